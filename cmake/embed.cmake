@@ -1,0 +1,16 @@
+# cmake -DROOT=… -DFILES="a;b" -DOUT=… -P embed.cmake: files as the table qn_templates. Bytes, not string literals, whose
+# length compilers limit.
+set(table "")
+set(text "// Made by cmake/embed.cmake.\n#include \"codegen/source.h\"\n\n")
+set(n 0)
+foreach(file IN LISTS FILES)
+  file(READ ${ROOT}/${file} hex HEX)
+  string(LENGTH "${hex}" digits)
+  math(EXPR bytes "${digits} / 2")
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," hex "${hex}")
+  string(APPEND text "static const char bytes_${n}[] = {${hex}0};\n")
+  string(APPEND table "    {\"${file}\", bytes_${n}, ${bytes}},\n")
+  math(EXPR n "${n} + 1")
+endforeach()
+string(APPEND text "\nconst qn_template qn_templates[] = {\n${table}    {0, 0, 0},\n};\nconst size_t qn_template_count = ${n};\n")
+file(WRITE ${OUT} "${text}")

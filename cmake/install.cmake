@@ -1,0 +1,1 @@
+# The installed package comes with the embed tests.

@@ -1,0 +1,26 @@
+# Tests: every tests/<label>/*_test.c is one program and one ctest entry with that label; *.sh scripts likewise.
+# tests/support/*.c is linked into each.
+find_path(QUERN_CMOCKA_INCLUDE NAMES cmocka.h REQUIRED)
+if(QUERN_STATIC_DEPS)
+  find_library(QUERN_CMOCKA_LIBRARY NAMES libcmocka-static.a libcmocka.a cmocka REQUIRED)
+else()
+  find_library(QUERN_CMOCKA_LIBRARY NAMES cmocka REQUIRED)
+endif()
+file(GLOB QUERN_SUPPORT_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tests/support/*.c)
+add_library(quern_test_support STATIC ${QUERN_SUPPORT_SOURCES})
+set_target_properties(quern_test_support PROPERTIES C_STANDARD 11)
+target_link_libraries(quern_test_support PUBLIC quern_internal ${QUERN_CMOCKA_LIBRARY})
+target_include_directories(quern_test_support PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/tests SYSTEM PUBLIC ${QUERN_CMOCKA_INCLUDE})
+
+foreach(label unit gpu simt fault)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tests/${label}/*_test.c)
+  foreach(source ${sources})
+    get_filename_component(name ${source} NAME_WE)
+    add_executable(${label}_${name} ${source})
+    set_target_properties(${label}_${name} PROPERTIES C_STANDARD 11 RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+    target_link_libraries(${label}_${name} PRIVATE quern_test_support)
+    add_test(NAME ${label}/${name} COMMAND ${label}_${name})
+    set_tests_properties(${label}/${name} PROPERTIES LABELS ${label} TIMEOUT 600
+      ENVIRONMENT "QUERN_TEST_SOURCE=${CMAKE_CURRENT_SOURCE_DIR};QUERN_TEST_BUILD=${CMAKE_BINARY_DIR}")
+  endforeach()
+endforeach()

@@ -1,0 +1,12 @@
+# The command. Its pieces are one file a subject in tools/quern.
+find_path(QUERN_CJSON_INCLUDE NAMES cjson/cJSON.h REQUIRED)
+if(QUERN_STATIC_DEPS)
+  find_library(QUERN_CJSON_LIBRARY NAMES libcjson.a REQUIRED)
+else()
+  find_library(QUERN_CJSON_LIBRARY NAMES cjson REQUIRED)
+endif()
+file(GLOB QUERN_TOOL_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tools/quern/*.c)
+add_executable(quern_command ${QUERN_TOOL_SOURCES})
+set_target_properties(quern_command PROPERTIES OUTPUT_NAME quern C_STANDARD 11)
+target_include_directories(quern_command PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/tools SYSTEM PRIVATE ${QUERN_CJSON_INCLUDE})
+target_link_libraries(quern_command PRIVATE quern_internal ${QUERN_CJSON_LIBRARY})

@@ -1,0 +1,561 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Quern: GPU kernels made to measure.
+ *
+ * A spec names an operation and its numbers ("softmax_topk V=49152 K=256 in=bf16"). Quern plans a kernel for exactly
+ * that case, writes its CUDA source, compiles it with NVRTC, keeps the cubin in a cache, and launches it through the
+ * Driver API on the caller's stream. libcuda and NVRTC are opened at run time: the library compiles and fills caches
+ * on a host with neither GPU nor driver, and serves a filled cache on a host without NVRTC.
+ *
+ * This header is the manual. Read it from the top; stop when you have enough:
+ *
+ *     1  a complete program             6  launch, arguments by name       11  the host reference
+ *     2  rules that hold everywhere     7  softmax_topk                    12  stores: a cache of your own
+ *     3  statuses and messages          8  warm: fill a cache, no GPU      13  a kernel of your own, same path
+ *     4  open and close                 9  look inside: describe, image    14  counters
+ *     5  specs, prepare, workspace     10  specs as text
+ *
+ *
+ * 1  A complete program: the 50 likeliest tokens of 8 rows of logits.
+ *
+ * [example]
+ *     #include <quern/quern.h>
+ *     #include <stdio.h>
+ *
+ *     // logits: device memory, bf16 [8, 50257]; values: f32 [8, 50]; indices: i32 [8, 50]
+ *     int top50(const void *logits, float *values, int *indices, struct CUstream_st *stream)
+ *     {
+ *         quern *q = NULL;
+ *         quern_op *op = NULL;
+ *         quern_softmax_topk_spec spec = QUERN_SOFTMAX_TOPK_SPEC_INIT;
+ *         quern_softmax_topk_args args = QUERN_SOFTMAX_TOPK_ARGS_INIT;
+ *         spec.V = 50257, spec.K = 50, spec.in = QUERN_BF16;
+ *         args.rows = 8, args.logits = logits, args.values = values, args.indices = indices;
+ *
+ *         quern_status s = quern_open(NULL, &q);
+ *         if (s == QUERN_OK) s = quern_prepare(q, &spec.base, QUERN_DEVICE_CURRENT, &op); // slow, once
+ *         if (s == QUERN_OK) s = quern_softmax_topk(op, &args, stream);                   // fast, many times
+ *         if (s != QUERN_OK) fprintf(stderr, "%s: %s\n", quern_status_name(s), quern_message());
+ *         quern_op_release(op);
+ *         quern_close(q);
+ *         return s == QUERN_OK ? 0 : 1;
+ *     }
+ * [end]
+ *
+ *
+ * 2  Rules that hold everywhere
+ *
+ * Errors     Every function that can fail returns a quern_status; 0 is success. quern_message() is this thread's last
+ *            message: which field, its value, what is allowed, what to do. A failing call leaves its outputs as they
+ *            were. Nothing is printed; log lines go to the callback in the options, if there is one.
+ * Threads    Every function may be called from any thread at any time, unless its comment says otherwise. An op is
+ *            immutable and may be launched from many threads at once; a workspace belongs to one stream at a time.
+ * Ownership  The caller owns all device memory, streams, contexts and every pointer it passes; strings and structures
+ *            passed in are copied when they are needed later. What a function returns says how long it lives.
+ * Context    Quern uses the context that is current on the calling thread and leaves it as it was. It creates none.
+ * Cost       quern_prepare and quern_warm do everything slow (plan, look up, compile, load). A launch validates sizes,
+ *            picks the variant for them and makes one driver call a kernel: no allocation, lock, system call or compile.
+ * Capture    Launches may be captured into graphs. Preparing while some stream is being captured is safe: the
+ *            thread's capture mode is exchanged around module loading.
+ * Fork       After fork the child may go on with memory hits of host-side work (warm, text, reference); it reopens its
+ *            database by itself. A CUDA context does not survive fork, so device work needs a new process, as ever.
+ * Exit       No atexit handler, constructor, signal handler or setlocale. quern_close after the driver shut down is safe.
+ * Growth     Structures begin with their size, set by their INIT macro, and only grow at their end: code compiled
+ *            against an older header keeps working with a newer library.
+ */
+#ifndef QUERN_H
+#define QUERN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define QUERN_API
+#else
+#define QUERN_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define QUERN_VERSION_MAJOR 0
+#define QUERN_VERSION_MINOR 1
+#define QUERN_VERSION_PATCH 0
+
+/* The version of the library in use, "0.1.0"; lives as long as the process. The macros above are the header's. */
+QUERN_API const char *quern_version(void);
+
+struct CUstream_st; /* what CUstream and cudaStream_t point to */
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * 3  Statuses and messages
+ *
+ * One list: code, name, text. Values never change; groups of ten leave room. */
+#define QUERN_STATUS_LIST(X)                                                                                   \
+    X(OK, 0, "success")                                                                                        \
+    /* arguments of a call */                                                                                  \
+    X(BAD_ARGUMENT, 1, "an argument is out of range")                                                          \
+    X(MISSING_ARGUMENT, 2, "a pointer that is needed is null or was not given")                                \
+    X(UNKNOWN_ARGUMENT, 3, "no argument has this name")                                                        \
+    X(BAD_SIZE, 4, "a size is out of range")                                                                   \
+    X(BAD_STRIDE, 5, "a stride is smaller than what it must step over")                                        \
+    X(MISALIGNED, 6, "a pointer is not aligned to its element")                                                \
+    X(SMALL_WORKSPACE, 7, "the workspace is missing or too small")                                             \
+    X(WRONG_FAMILY, 8, "the arguments are those of another family")                                            \
+    /* specs */                                                                                                \
+    X(BAD_SYNTAX, 10, "the spec's text is malformed")                                                          \
+    X(UNKNOWN_FAMILY, 11, "no family has this name")                                                           \
+    X(UNKNOWN_FIELD, 12, "the family has no such field")                                                       \
+    X(DUPLICATE_FIELD, 13, "a field is given twice")                                                           \
+    X(MISSING_FIELD, 14, "a field that is required is not given")                                              \
+    X(BAD_VALUE, 15, "a field's value is not allowed")                                                         \
+    X(CONFLICT, 16, "two fields do not go together")                                                           \
+    /* plans */                                                                                                \
+    X(UNKNOWN_ARCH, 20, "no architecture has this name")                                                       \
+    X(NO_PLAN, 21, "no plan of this family fits the architecture")                                             \
+    /* compiling */                                                                                            \
+    X(NVRTC_NOT_FOUND, 30, "NVRTC could not be loaded")                                                        \
+    X(NVRTC_LACKS_ARCH, 31, "this NVRTC knows none of the targets that fit")                                   \
+    X(COMPILE_FAILED, 32, "the kernel did not compile")                                                        \
+    X(COMPILE_TIMEOUT, 33, "the compile ran past its time limit")                                              \
+    X(CANCELLED, 34, "the caller cancelled")                                                                   \
+    X(BAD_TEMPLATE, 35, "a kernel template could not be read")                                                 \
+    /* the cache */                                                                                            \
+    X(NOT_FOUND, 40, "the store has no such entry")                                                            \
+    X(WOULD_COMPILE, 41, "a miss, and the mode forbids compiling")                                             \
+    X(STORE_OPEN, 42, "the database could not be opened")                                                      \
+    X(STORE_FOREIGN, 43, "the file is not a Quern database")                                                   \
+    X(STORE_NEWER, 44, "the database was written by a newer version")                                          \
+    X(STORE_CORRUPT, 45, "the database is damaged")                                                            \
+    X(STORE_BUSY, 46, "the database stayed locked past the time limit")                                        \
+    X(STORE_READ_ONLY, 47, "the database is read-only")                                                        \
+    X(STORE_FULL, 48, "the disk or a size limit is full")                                                      \
+    X(STORE_IO, 49, "reading or writing the database failed")                                                  \
+    /* the driver */                                                                                           \
+    X(DRIVER_NOT_FOUND, 50, "libcuda could not be loaded")                                                     \
+    X(DRIVER_TOO_OLD, 51, "the driver lacks a function that is needed")                                        \
+    X(NO_DEVICE, 52, "there is no such device")                                                                \
+    X(NO_CONTEXT, 53, "no context is current on this thread")                                                  \
+    X(WRONG_CONTEXT, 54, "the current context is of another device")                                           \
+    X(LOAD_FAILED, 55, "the driver refused the kernel's image")                                                \
+    X(LAUNCH_FAILED, 56, "the driver refused the launch")                                                      \
+    X(DRIVER_ERROR, 57, "a driver call failed")                                                                \
+    /* the machine */                                                                                          \
+    X(OUT_OF_MEMORY, 60, "out of host memory")                                                                 \
+    X(FILE_ERROR, 61, "a file could not be opened, read or written")                                           \
+    X(BAD_FILE, 62, "a file's content is not what it should be")                                               \
+    X(UNSAFE_PATH, 63, "a directory's owner or permissions make it unsafe")                                    \
+    X(UNSUPPORTED, 64, "not supported on this machine or in this build")                                       \
+    X(INTERNAL, 69, "a fault inside Quern; please report it")
+
+typedef enum quern_status {
+#define X(name, code, text) QUERN_##name = code,
+    QUERN_STATUS_LIST(X)
+#undef X
+} quern_status;
+
+/* The status's name ("BAD_VALUE") and its general text; "UNKNOWN" for a number that is none. Static strings. */
+QUERN_API const char *quern_status_name(quern_status status);
+QUERN_API const char *quern_status_text(quern_status status);
+
+/* This thread's message of its last failing call: one or more lines, no newline at the end. Never NULL; "" before the
+ * first failure. Valid until this thread's next failing call. */
+QUERN_API const char *quern_message(void);
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * 4  Open and close */
+
+typedef struct quern quern; /* caches, tables, settings. One a process is enough; several are independent. */
+
+typedef enum quern_mode {
+    QUERN_MODE_DEFAULT = 0, /* $QUERN_MODE, else normal */
+    QUERN_MODE_NORMAL,      /* look up, compile what is missing, store it */
+    QUERN_MODE_READ_ONLY,   /* look up, compile what is missing, store nothing */
+    QUERN_MODE_STRICT,      /* look up only: a miss is QUERN_WOULD_COMPILE, whose message names the key's parts */
+    QUERN_MODE_OFF          /* no database at all: memory only */
+} quern_mode;
+
+typedef enum quern_toolchain {
+    QUERN_TOOLCHAIN_ANY = 0, /* an entry serves whichever NVRTC compiled it (a hit needs no NVRTC) */
+    QUERN_TOOLCHAIN_EXACT    /* only entries of the NVRTC in use */
+} quern_toolchain;
+
+typedef enum quern_log_level { QUERN_LOG_ERROR = 0, QUERN_LOG_WARNING, QUERN_LOG_INFO, QUERN_LOG_DEBUG } quern_log_level;
+
+/* One line, no newline: "part,level,text", part one of compile, cache, dispatch, load. Called from any thread, with no
+ * lock held; must not call back into the same quern. */
+typedef void (*quern_log_fn)(void *user, quern_log_level level, const char *line);
+
+/* Polled while a compile runs (from the compiling thread, some fifty times a second); nonzero cancels it. */
+typedef int (*quern_cancel_fn)(void *user);
+
+typedef struct quern_store quern_store; /* section 12 */
+
+/* Zero (or NULL) is always "the default". An environment variable fills a default only; a value given here wins.
+ * Variables are read once, by quern_open, and not at all in a setuid process or with ignore_environment. */
+typedef struct quern_options {
+    size_t size;
+    const char *cache_file;        /* the user's database. Default: $QUERN_CACHE_DIR, else $XDG_CACHE_HOME/quern, else
+                                      ~/.cache/quern (home from the passwd entry), and in it quern-v1.db; "" means none */
+    const char *sealed_files;      /* read-only databases asked first, in order, separated by ':'. $QUERN_SEALED */
+    const char *nvrtc_file;        /* libnvrtc to load. $QUERN_NVRTC */
+    const char *driver_file;       /* libcuda to load. Default: libcuda.so.1 */
+    const char *template_dir;      /* kernel templates in place of the embedded ones. $QUERN_TEMPLATES */
+    quern_mode mode;               /* $QUERN_MODE: normal, read_only, strict, off */
+    quern_toolchain toolchain;
+    int busy_timeout_ms;           /* waiting for a locked database. Default 5000; -1: do not wait */
+    int flight_timeout_ms;         /* waiting for another process's compile of the same kernel. Default 60000; -1: none */
+    int compile_timeout_ms;        /* one compile. Default 120000; -1: no limit */
+    int compile_threads;           /* variants of one spec compiled at a time. Default: the processors this process may use */
+    int64_t cache_cap_bytes;       /* images in the user's database, oldest use first out. Default 1 GiB; -1: no cap */
+    int line_info;                 /* 1: kernels carry line information (and are other kernels: it is in the key) */
+    int allow_network_fs;          /* 1: write to a database on a network file system all the same */
+    int ignore_environment;        /* 1: read no variable */
+    quern_log_fn log;              /* may be NULL */
+    void *log_user;
+    quern_cancel_fn cancel;        /* may be NULL */
+    void *cancel_user;
+    const quern_store *store;      /* used in place of the SQLite database (copied; section 12). Default NULL */
+} quern_options;
+
+/* clang-format off */
+#define QUERN_OPTIONS_INIT { sizeof(quern_options), 0, 0, 0, 0, 0, QUERN_MODE_DEFAULT, QUERN_TOOLCHAIN_ANY, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+/* clang-format on */
+
+/* Makes a quern. options may be NULL. Cheap: databases, NVRTC and the driver are opened when they are first needed.
+ * A cache that cannot be used is not an error: compiled kernels are kept in memory and one warning is logged.
+ * Fails with BAD_ARGUMENT (an option out of range), OUT_OF_MEMORY. */
+QUERN_API quern_status quern_open(const quern_options *options, quern **out);
+
+/* Frees everything; ops that are still held stay usable until they are released. NULL is allowed. Not while another
+ * thread is inside a call on the same quern. */
+QUERN_API void quern_close(quern *q);
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * 5  Specs, prepare, workspace
+ *
+ * A spec is a structure of one family (quern_softmax_topk_spec, …) whose first member is this. Its INIT macro gives
+ * optional fields their defaults and leaves the required ones unset (0). */
+typedef struct quern_spec {
+    size_t size;        /* of the whole structure */
+    const char *family; /* "softmax_topk" */
+} quern_spec;
+
+typedef enum quern_dtype {
+    QUERN_DTYPE_NONE = 0,
+    QUERN_F32,
+    QUERN_F16,
+    QUERN_BF16,
+    QUERN_I32,
+    QUERN_I64,
+    QUERN_U8
+} quern_dtype;
+
+/* A spec made ready for one device: every variant planned, compiled or loaded. Immutable, shared and counted. */
+typedef struct quern_op quern_op;
+
+#define QUERN_DEVICE_CURRENT (-1) /* the device of the current context */
+
+/* Makes a spec ready, or returns the op that exists (one look-up without a lock, then). device is an ordinal or
+ * QUERN_DEVICE_CURRENT; a context of that device must be current. May compile (about a second a variant).
+ * *op is to be given to quern_op_release. Fails with spec statuses (10…16), plan (20, 21), compile (30…35),
+ * WOULD_COMPILE, driver (50…57), OUT_OF_MEMORY. */
+QUERN_API quern_status quern_prepare(quern *q, const quern_spec *spec, int device, quern_op **op);
+
+/* Another reference to the same op; returns it. */
+QUERN_API quern_op *quern_op_retain(quern_op *op);
+
+/* Gives a reference back. Kernels stay loaded until quern_close and the last release. NULL is allowed. */
+QUERN_API void quern_op_release(quern_op *op);
+
+/* Bytes of device memory that launches with sizes up to these need (a pointer to the family's sizes structure, for
+ * example quern_softmax_topk_sizes); often 0. The caller allocates it, aligned to 256 bytes. */
+QUERN_API size_t quern_workspace_size(const quern_op *op, const void *sizes);
+
+/* Puts the workspace into its first state, on the stream: once, and again after a launch that failed. */
+QUERN_API quern_status quern_workspace_init(const quern_op *op, void *workspace, size_t bytes, struct CUstream_st *stream);
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * 6  Launch
+ *
+ * Each family has a structure of arguments, whose first member is this, and a function (section 7 on). Device
+ * pointers, sizes by their axis, strides in elements named <tensor>_stride_<axis>, 0 = packed. */
+typedef struct quern_args {
+    size_t size;        /* of the whole structure */
+    const char *family; /* "softmax_topk" */
+} quern_args;
+
+/* What every typed launch does; for code that is generic over families. */
+QUERN_API quern_status quern_launch_args(const quern_op *op, const quern_args *args, struct CUstream_st *stream);
+
+/* The same with arguments by name, for bindings: a tensor's name with its pointer; a size's or stride's name, or
+ * "workspace_bytes", with its number. Names as in `quern ops FAMILY`. Fails with UNKNOWN_ARGUMENT, BAD_ARGUMENT (given
+ * twice), and whatever the typed launch fails with. */
+typedef struct quern_argument {
+    const char *name;
+    void *pointer;
+    int64_t number;
+} quern_argument;
+QUERN_API quern_status quern_launch(const quern_op *op, const quern_argument *arguments, size_t count,
+                                    struct CUstream_st *stream);
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * 7  softmax_topk: softmax and the K largest of each row, fused and exact
+ *
+ *     logits[rows, V]  →  values[rows, K], indices[rows, K]
+ *
+ * Order: descending by logit, equal logits by lowest index, -0 equals +0, NaN of either sign above +inf. Indices are
+ * exact for every input, valid and distinct. Values follow IEEE as torch's softmax does: a NaN or +inf in the row makes
+ * NaN probabilities, so does a row of -inf; a -inf has probability 0. Logits are read once in the common case.
+ * Bitwise equal from run to run. Any row stride ≥ V, any base aligned to its element, odd V at full speed. */
+typedef enum quern_value { QUERN_VALUE_PROB = 0, QUERN_VALUE_LOGPROB, QUERN_VALUE_LOGIT } quern_value;
+typedef enum quern_norm { QUERN_NORM_ALL = 0, QUERN_NORM_TOPK } quern_norm;
+
+typedef struct quern_softmax_topk_spec {
+    quern_spec base;
+    int64_t V;           /* vocabulary: 1 … 2^21. Required */
+    int64_t K;           /* winners a row: 1 … min(V, 2048). Required */
+    quern_dtype in;      /* of logits: QUERN_F32, QUERN_F16, QUERN_BF16. Required */
+    quern_dtype index;   /* of indices: QUERN_I32 (default), QUERN_I64 */
+    quern_value value;   /* what values holds: probability, log-probability, the raw logit */
+    quern_norm norm;     /* softmax over all V, or over the K kept */
+    int temperature;     /* 1: temperature[rows] is given. Order uses the logits as they are, values (x - max) / T;
+                            T = 0 is the limit (tied maxima share the mass), T < 0 or NaN makes the row's values NaN */
+    int lse;             /* 1: lse[rows] is written: log of the sum of exp(x / T) over all V, whatever norm; NaN at T = 0 */
+    int token;           /* 1: token[rows] is given; token_value is its log-probability over all V, token_rank how many
+                            elements come before it; a token outside [0, V): NaN and -1 */
+    int batch_invariant; /* 1: a row's bits do not depend on rows, nor on the row's address */
+} quern_softmax_topk_spec;
+
+/* clang-format off */
+#define QUERN_SOFTMAX_TOPK_SPEC_INIT { { sizeof(quern_softmax_topk_spec), "softmax_topk" }, 0, 0, QUERN_DTYPE_NONE, QUERN_I32, QUERN_VALUE_PROB, QUERN_NORM_ALL, 0, 0, 0, 0 }
+/* clang-format on */
+
+/* Sizes of one launch that are not in the spec: what variants are chosen by. */
+typedef struct quern_softmax_topk_sizes {
+    size_t size;
+    int64_t rows; /* 0 … 2^31 - 1 */
+} quern_softmax_topk_sizes;
+
+#define QUERN_SOFTMAX_TOPK_SIZES_INIT { sizeof(quern_softmax_topk_sizes), 0 }
+
+typedef struct quern_softmax_topk_args {
+    quern_args base;
+    int64_t rows;                /* 0 … 2^31 - 1; 0 launches nothing */
+    const void *logits;          /* [rows, V], spec.in */
+    int64_t logits_stride_rows;  /* elements from a row to the next: 0 (= V) or ≥ V */
+    const float *temperature;    /* [rows], with spec.temperature */
+    const int32_t *token;        /* [rows], with spec.token */
+    float *values;               /* [rows, K] */
+    int64_t values_stride_rows;  /* 0 (= K) or ≥ K */
+    void *indices;               /* [rows, K], spec.index */
+    int64_t indices_stride_rows; /* 0 (= K) or ≥ K */
+    float *lse;                  /* [rows], with spec.lse */
+    float *token_value;          /* [rows], with spec.token */
+    int32_t *token_rank;         /* [rows], with spec.token */
+    void *workspace;             /* quern_workspace_size bytes, aligned to 256; may be NULL when that is 0 */
+    size_t workspace_bytes;
+} quern_softmax_topk_args;
+
+/* clang-format off */
+#define QUERN_SOFTMAX_TOPK_ARGS_INIT { { sizeof(quern_softmax_topk_args), "softmax_topk" }, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+/* clang-format on */
+
+/* Launches on the stream: one driver call. Fails with BAD_SIZE, BAD_STRIDE, MISSING_ARGUMENT, MISALIGNED,
+ * SMALL_WORKSPACE, WRONG_FAMILY, LAUNCH_FAILED; then nothing was launched and no output touched. */
+QUERN_API quern_status quern_softmax_topk(const quern_op *op, const quern_softmax_topk_args *args,
+                                          struct CUstream_st *stream);
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * 8  Warm: fill a cache on a host without a GPU */
+
+typedef struct quern_warm_report {
+    size_t size;
+    int variants;      /* plans the spec has on this architecture */
+    int kernels;       /* distinct kernels among them */
+    int compiled;      /* of these, compiled now */
+    int cached;        /* of these, found */
+    int stored;        /* compiled and kept in the store: less than compiled when the store failed (see the log) */
+    double compile_ms; /* sum over the compiled ones */
+} quern_warm_report;
+
+#define QUERN_WARM_REPORT_INIT { sizeof(quern_warm_report), 0, 0, 0, 0, 0, 0.0 }
+
+/* Compiles and stores every variant of a spec for an architecture ("sm_90a"; with its suffix). Needs no driver.
+ * report may be NULL. Fails as quern_prepare does, without the driver's statuses; UNKNOWN_ARCH lists the known ones. */
+QUERN_API quern_status quern_warm(quern *q, const quern_spec *spec, const char *arch, quern_warm_report *report);
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * 9  Look inside */
+
+typedef enum quern_origin {
+    QUERN_ORIGIN_COMPILED = 0, /* by this quern */
+    QUERN_ORIGIN_MEMORY,       /* this quern had it already, for another op */
+    QUERN_ORIGIN_SEALED,       /* a sealed database */
+    QUERN_ORIGIN_USER          /* the user's database, or the caller's store */
+} quern_origin;
+
+typedef struct quern_kernel_info {
+    size_t size;
+    const char *sizes;  /* the sizes this variant serves, "rows 1..4" */
+    const char *config; /* "plan=cluster block=512 local_k=4 cluster=16" */
+    const char *chosen; /* "heuristic", "tuned (this device)", … */
+    const char *arch;   /* "sm_90a" */
+    const char *entry;  /* the kernel's symbol, as profilers show it */
+    int threads;        /* a CTA */
+    int cluster;        /* CTAs a cluster; 1 = none */
+    int registers;      /* a thread */
+    int local_bytes;    /* a thread: spills and stack */
+    int shared_bytes;   /* a CTA, static and dynamic */
+    quern_origin origin;
+    double compile_ms;  /* when it was compiled, by whoever compiled it */
+} quern_kernel_info;
+
+#define QUERN_KERNEL_INFO_INIT { sizeof(quern_kernel_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, QUERN_ORIGIN_COMPILED, 0.0 }
+
+/* How many variants an op has, and how many kernels (stages) a variant runs. 0 for an index that is none. */
+QUERN_API size_t quern_op_variants(const quern_op *op);
+QUERN_API size_t quern_op_stages(const quern_op *op, size_t variant);
+
+/* Fills *info; its strings live as long as the op. BAD_ARGUMENT for an index that is none. */
+QUERN_API quern_status quern_op_describe(const quern_op *op, size_t variant, size_t stage, quern_kernel_info *info);
+
+/* The variant that serves these sizes (the family's sizes structure). */
+QUERN_API size_t quern_op_variant_for(const quern_op *op, const void *sizes);
+
+/* The kernel itself, for callers with a loader of their own; lives as long as the op. */
+typedef struct quern_image {
+    size_t size;
+    const void *bytes; /* a cubin */
+    size_t byte_count;
+    const char *entry;
+    int threads;
+    int cluster;
+    int dynamic_shared_bytes;
+    size_t parameter_bytes; /* one parameter, a structure of this size passed by value */
+} quern_image;
+
+#define QUERN_IMAGE_INIT { sizeof(quern_image), 0, 0, 0, 0, 0, 0, 0 }
+QUERN_API quern_status quern_op_image(const quern_op *op, size_t variant, size_t stage, quern_image *image);
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * 10  Specs as text
+ *
+ * "family field=value field=value …", in any order, fields separated by blanks. The text form is the same everywhere:
+ * the command line, manifests, log lines, cache rows. */
+
+/* Room for the spec of any family. */
+typedef union quern_any_spec {
+    quern_spec base;
+    int64_t align;
+    unsigned char bytes[256];
+} quern_any_spec;
+
+/* Reads a spec. Every problem has its status (10…16) and a message that names field, value and what is allowed. */
+QUERN_API quern_status quern_spec_parse(const char *text, quern_any_spec *spec);
+
+/* Writes the canonical text (fields in the family's order, defaults left out) with a final 0; BAD_SIZE if it does not
+ * fit in `bytes` (512 are always enough). */
+QUERN_API quern_status quern_spec_format(const quern_spec *spec, char *text, size_t bytes);
+
+/* Says whether a spec is valid, as prepare and warm would. */
+QUERN_API quern_status quern_spec_check(const quern_spec *spec);
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * 11  The host reference
+ *
+ * The same contract on host memory, in plain C, accumulated in f64: the oracle of tests and tuner, and what runs where
+ * there is no GPU. args is the family's argument structure with host pointers (no workspace). Slow, single-threaded. */
+QUERN_API quern_status quern_reference(const quern_spec *spec, const quern_args *args);
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * 12  Stores
+ *
+ * A store keeps compiled kernels. The built-in one is an SQLite file; this structure of callbacks replaces it (Redis,
+ * an object store, a test). Quern verifies what a store returns (whole key, sum), so a store need not be trusted to be
+ * right, and never fails a call because a store failed. Callbacks may be called from several threads at once. */
+typedef struct quern_record {
+    size_t size;
+    unsigned char hash[16]; /* XXH3-128 of key, canonical byte order: an index, not an identity */
+    const void *key;        /* the complete content that made the kernel */
+    size_t key_bytes;
+    const char *toolchain;  /* "nvrtc 13.0 build 3f…" */
+    const char *arch;       /* "sm_90a" */
+    const char *entry;      /* the kernel's symbol */
+    const char *spec;       /* the spec's text, for people */
+    int32_t kind;           /* 1 = cubin */
+    int32_t registers, shared_bytes, local_bytes; /* a thread, a CTA (static), a thread */
+    int64_t compile_us;
+    int64_t created, used;  /* seconds since 1970; 0 in what put is given */
+    unsigned char sum[16];  /* XXH3-128 of the image, canonical byte order */
+    const void *image;
+    size_t image_bytes;
+} quern_record;
+
+/* Receives a record, whose pointers are valid during the call. Nonzero stops a listing. */
+typedef int (*quern_record_fn)(void *user, const quern_record *record);
+
+struct quern_store {
+    size_t size;
+    void *self; /* passed to each callback */
+    /* Calls found once with the entry of this hash and key, made by this toolchain (NULL: by any, newest first).
+     * NOT_FOUND when there is none. */
+    quern_status (*get)(void *self, const quern_record *wanted, const char *toolchain, quern_record_fn found, void *user);
+    /* Keeps a record; an entry of the same hash and toolchain that exists already stays, which is success. */
+    quern_status (*put)(void *self, const quern_record *record);
+    /* Calls each for every entry, without its image (image = NULL, image_bytes set) unless with_images. */
+    quern_status (*list)(void *self, int with_images, quern_record_fn each, void *user);
+    /* Removes the entry of this hash, key and toolchain. Success when there is none. */
+    quern_status (*remove)(void *self, const quern_record *record);
+};
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * 13  A kernel of your own, through the same path: source text in, launches out, cached like the built-in ones.
+ *
+ * The source defines one extern "C" __global__ function, `entry`, with one parameter: a structure passed by value. */
+typedef struct quern_custom {
+    size_t size;
+    const char *source; /* complete CUDA C++ text; no #include is resolved */
+    const char *entry;
+    int threads;        /* a CTA: 1 … 1024 */
+    int cluster;        /* CTAs a cluster: 0, 1 … 16 */
+    int dynamic_shared_bytes;
+    size_t parameter_bytes; /* 0 … 4096 */
+} quern_custom;
+
+#define QUERN_CUSTOM_INIT { sizeof(quern_custom), 0, 0, 0, 0, 0, 0 }
+
+typedef struct quern_kernel quern_kernel; /* counted like an op */
+QUERN_API quern_status quern_prepare_custom(quern *q, const quern_custom *custom, int device, quern_kernel **kernel);
+
+/* Launches grid[3] CTAs with a copy of *parameters (parameter_bytes of them). One driver call. */
+QUERN_API quern_status quern_launch_packed(const quern_kernel *kernel, const uint32_t grid[3], const void *parameters,
+                                           size_t parameter_bytes, struct CUstream_st *stream);
+QUERN_API void quern_kernel_release(quern_kernel *kernel);
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * 14  Counters, since quern_open */
+typedef struct quern_counters {
+    size_t size;
+    uint64_t hit_table;    /* prepare found the op in memory */
+    uint64_t hit_memory;   /* a kernel was in memory, made for another op */
+    uint64_t hit_sealed;
+    uint64_t hit_user;
+    uint64_t miss;         /* kernels that no tier had */
+    uint64_t compiled;
+    uint64_t compile_us;
+    uint64_t put_failed;   /* the store did not take a compiled kernel */
+    uint64_t get_failed;   /* the store failed, as opposed to having no entry */
+    uint64_t bad_rows;     /* rows dropped or passed over: wrong sum, wrong key, refused by the loader */
+    uint64_t flight_waits; /* waited for another thread's or process's compile of the same kernel */
+    uint64_t flight_timeouts;
+} quern_counters;
+
+#define QUERN_COUNTERS_INIT { sizeof(quern_counters), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+QUERN_API void quern_get_counters(const quern *q, quern_counters *counters);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where files may be: choosing and checking the cache directory (DESIGN §5), network file systems, whole-file reads.
+#ifndef QN_BASE_PATH_H
+#define QN_BASE_PATH_H
+
+#include "base/text.h"
+
+// The environment, read here and nowhere else: NULL in a setuid process, when ignored, or for an empty value.
+const char *qn_environment(const char *name, bool ignore);
+
+// The cache directory from $QUERN_CACHE_DIR, $XDG_CACHE_HOME/quern (absolute only), the passwd home's .cache/quern.
+// Puts nothing when there is none (uid without passwd entry, no home): the caller goes on in memory.
+void qn_cache_directory(bool ignore_environment, qn_text *directory);
+
+// Makes the directory and its missing parents (0700 whatever the umask), then checks it: a directory, owned by this
+// user, not writable by others, no world-writable ancestor without the sticky bit, no symbolic link as last part.
+// UNSAFE_PATH or FILE_ERROR with the path, the fault and the way out.
+quern_status qn_directory_prepare(const char *directory);
+// The same checks without making anything.
+quern_status qn_directory_check(const char *directory);
+
+bool qn_is_network_fs(const char *path, const char **kind); // by statfs: nfs, lustre, gpfs, cifs, smb2, fuse, 9p, afs…
+
+quern_status qn_file_read(const char *path, qn_text *content); // FILE_ERROR with the reason
+bool qn_file_exists(const char *path);
+
+#endif

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a family is: lists and a few functions, in one file ops/<family>.c. Everything else in Quern works from this
+// description and knows no family by name.
+//
+//   fields    →  text ⇄ structure, checks, messages, the memory table's descriptor, `quern ops`
+//   tensors   →  arguments by name, .npy files of `quern run`, null and stride checks, `quern ops`
+//   knobs     →  the configuration space of tuner and heuristics
+//   buckets   →  fixed ranges of the run-time sizes; each is served by one configuration
+//   plan      →  configuration to kernels (constants, threads, shared memory), or a refusal with the numbers
+//   launch    →  arguments to grid and parameter structure of each stage
+#ifndef QN_OPS_FAMILY_H
+#define QN_OPS_FAMILY_H
+
+#include "base/text.h"
+#include "codegen/source.h"
+#include "cuda/arch.h"
+
+typedef enum qn_type {
+    QN_INT,  // int64_t
+    QN_FLAG, // int, 0 or 1
+    QN_ENUM, // an enum type (int), by the table of names
+    QN_REAL  // double
+} qn_type;
+
+typedef struct qn_name {
+    const char *name;
+    int value;
+} qn_name;
+
+// A number of the spec, of the sizes structure, or a knob.
+typedef struct qn_field {
+    const char *name;
+    qn_type type;
+    size_t offset; // in its structure
+    bool required;
+    int64_t min, max;       // QN_INT
+    int64_t initial;        // default, integer types
+    double real_initial;    // default, QN_REAL
+    const qn_name *names;   // QN_ENUM: what is allowed, ends with name NULL
+    const char *doc;        // one line
+} qn_field;
+
+enum { QN_MAX_RANK = 4 };
+typedef enum qn_direction { QN_INPUT, QN_OUTPUT } qn_direction;
+
+// A tensor argument. Its axes are named; an axis is a size ("rows") or a field of the spec ("V").
+typedef struct qn_tensor {
+    const char *name;
+    qn_direction direction;
+    const char *axes[QN_MAX_RANK + 1];  // outermost first, ends with NULL; the innermost is contiguous
+    quern_dtype dtype;                  // QUERN_DTYPE_NONE: by dtype_field
+    const char *dtype_field;            // a QN_ENUM field of the spec that holds a quern_dtype
+    const char *flag;                   // the field that says the tensor is given; NULL = always
+    size_t pointer_offset;              // in the argument structure
+    size_t stride_offset[QN_MAX_RANK];  // of <name>_stride_<axis>, for each outer axis
+    const char *doc;
+} qn_tensor;
+
+// A choice of the configuration space. Values are small integers; names give some of them words (plan=cluster).
+enum { QN_MAX_KNOBS = 12, QN_MAX_CHOICES = 16, QN_MAX_STAGES = 4, QN_MAX_BUCKETS = 32, QN_MAX_VARIANTS = 16, QN_MAX_PARAMS = 1024 };
+typedef struct qn_knob {
+    const char *name;
+    int choices[QN_MAX_CHOICES];
+    size_t choice_count;
+    const qn_name *names; // NULL: numbers
+    const char *doc;
+} qn_knob;
+
+typedef struct qn_config {
+    int32_t value[QN_MAX_KNOBS]; // one a knob, in the family's order; unused ones are 0
+} qn_config;
+
+typedef struct qn_plan {
+    qn_kernel_plan stage[QN_MAX_STAGES];
+    size_t stage_count;
+} qn_plan;
+
+// The launch of one stage, filled on the launch path: no allocation, nothing slow.
+typedef struct qn_launch {
+    uint32_t grid[3];
+    bool skip; // this stage has nothing to do for these arguments
+    _Alignas(64) unsigned char params[QN_MAX_PARAMS]; // params_bytes of the stage's plan
+} qn_launch;
+
+typedef struct qn_device_limits { // of the device in use, read once at prepare
+    int sm_count;
+} qn_device_limits;
+
+typedef struct qn_family {
+    const char *name;
+    const char *doc; // one line: the formula
+    const qn_field *fields;
+    size_t field_count;
+    size_t spec_bytes;
+    const qn_field *sizes; // offsets in the sizes structure
+    const size_t *size_args_offset; // of the same sizes in the argument structure
+    size_t size_count;
+    size_t sizes_bytes;
+    const qn_tensor *tensors;
+    size_t tensor_count;
+    size_t args_bytes;
+    size_t workspace_offset, workspace_bytes_offset; // in the argument structure
+    const qn_knob *knobs;
+    size_t knob_count;
+
+    // Cross-field checks, after the generic ones: CONFLICT with both fields and values.
+    quern_status (*check)(const quern_spec *spec);
+
+    // Buckets of the sizes, the same for every spec of the family: how many, what each is called ("rows 5..14"),
+    // the sizes that stand for it in tuning, and which one serves a launch. bucket_of is on the launch path.
+    size_t bucket_count;
+    void (*bucket_name)(size_t bucket, char *text, size_t bytes);
+    void (*bucket_sizes)(size_t bucket, void *sizes);
+    size_t (*bucket_of)(const void *sizes);
+
+    // The heuristic configuration of a bucket on an architecture. Depends on nothing else.
+    void (*choose)(const quern_spec *spec, const qn_arch *arch, size_t bucket, qn_config *config);
+
+    // Configuration to kernels. NO_PLAN with the numbers (needs 300 KiB of shared memory, has 227) when it can't be.
+    quern_status (*plan)(const quern_spec *spec, const qn_arch *arch, const qn_config *config, qn_plan *plan);
+
+    // Device memory that a configuration needs for sizes up to these, and the 32-bit word it is filled with at first.
+    size_t (*workspace)(const quern_spec *spec, const qn_config *config, const void *sizes);
+    uint32_t workspace_word;
+
+    // Launch path: checks sizes, pointers and strides (qn_check_args does the generic part); nothing to launch sets
+    // *empty. Then the parameters of each stage.
+    quern_status (*check_args)(const quern_spec *spec, const quern_args *args, bool *empty);
+    void (*sizes_of)(const quern_args *args, void *sizes);
+    void (*launch)(const quern_spec *spec, const qn_config *config, const qn_plan *plan, const qn_device_limits *limits,
+                   const quern_args *args, size_t stage, qn_launch *launch);
+
+    // The oracle, on host pointers (src/reference/<family>.c).
+    quern_status (*reference)(const quern_spec *spec, const quern_args *args);
+} qn_family;
+
+// The list of families: the one line that a new family adds.
+#define QN_FAMILIES(X) X(softmax_topk)
+
+#define X(name) extern const qn_family qn_family_##name;
+QN_FAMILIES(X)
+#undef X
+
+const qn_family *const *qn_families(size_t *count);
+quern_status qn_family_find(const char *name, const qn_family **family); // UNKNOWN_FAMILY lists the known ones
+
+// ---- generic over the lists (ops/spec.c)
+
+// Every generic check (required, ranges, names, structure size), then family->check. QUERN_OK: the spec is valid.
+// A structure from an older, shorter header is completed with defaults into *full.
+quern_status qn_spec_complete(const quern_spec *spec, const qn_family **family, quern_any_spec *full);
+quern_status qn_spec_write(const qn_family *family, const quern_spec *spec, qn_text *text); // canonical text
+quern_status qn_spec_set(const qn_family *family, quern_spec *spec, const char *name, const char *value);
+int64_t qn_spec_number(const qn_family *family, const quern_spec *spec, const char *field); // integer types; 0 if none
+
+// Descriptor of a valid spec: its fields as fixed 8-byte words, for the memory table. Returns how many words.
+enum { QN_DESCRIPTOR_WORDS = 40 };
+size_t qn_spec_descriptor(const qn_family *family, const quern_spec *spec, uint64_t words[QN_DESCRIPTOR_WORDS]);
+
+// ---- generic over the tensors (ops/args.c)
+
+// Nulls of tensors that the spec demands (MISSING_ARGUMENT), alignment to the element (MISALIGNED), rank-2 strides
+// (BAD_STRIDE). On the launch path.
+quern_status qn_check_args(const qn_family *family, const quern_spec *spec, const quern_args *args);
+bool qn_tensor_is_given(const qn_family *family, const quern_spec *spec, const qn_tensor *tensor);
+quern_dtype qn_tensor_dtype(const qn_family *family, const quern_spec *spec, const qn_tensor *tensor);
+size_t qn_dtype_bytes(quern_dtype dtype);
+const char *qn_dtype_name(quern_dtype dtype);
+
+// Fills an argument structure (zeroed, args_bytes long) from named arguments.
+quern_status qn_args_from_names(const qn_family *family, const quern_argument *arguments, size_t count, quern_args *args);
+
+// ---- generic over the knobs (ops/config.c)
+void qn_config_write(const qn_family *family, const qn_config *config, qn_text *text); // "plan=cluster block=512 …"
+quern_status qn_config_parse(const qn_family *family, const char *text, qn_config *config);
+
+#endif

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one path from spec to launch, as its parts see each other.
+//
+//   prepare.c   spec → op: descriptor, memory table, else plan every bucket, obtain each kernel, load, publish
+//   obtain.c    kernel plan → image: memory, sealed, user, compile (through flight.c), verify, put
+//   flight.c    one compile a key: in the process by condition variable, between processes by an OFD byte lock
+//   table.c     descriptor → op: no lock on a hit
+//   load.c      image → CUkernel on a device
+//   launch.c    arguments → driver call
+//   open.c      quern_open, quern_close, options, counters, fork
+#ifndef QN_RUNTIME_H
+#define QN_RUNTIME_H
+
+#include "base/log.h"
+#include "cuda/nvrtc.h"
+#include "ops/family.h"
+
+enum { QN_GENERATOR_VERSION = 1 }; // raise when the same plan means another kernel; it is in the key
+
+// An image and where it came from. Counted by the quern that holds it: lives until quern_close and the last release.
+typedef struct qn_image {
+    qn_text bytes;
+    char entry[QN_MAX_ENTRY];
+    char arch[16];
+    int registers, shared_bytes, local_bytes;
+    int64_t compile_us;
+    quern_origin origin;
+} qn_image;
+
+// Plans without a device, for warm, show, tune and the model: what prepare would run on this architecture.
+typedef struct qn_variant {
+    size_t first_bucket, last_bucket; // consecutive buckets with the same configuration
+    qn_config config;
+    char chosen[48];                  // "heuristic", "tuned (this device)", …
+    qn_plan plan;
+} qn_variant;
+typedef struct qn_variants {
+    qn_variant item[QN_MAX_VARIANTS];
+    size_t count;
+    unsigned char of_bucket[QN_MAX_BUCKETS];
+} qn_variants;
+// spec must be complete (qn_spec_complete). A bucket whose configuration is refused fails the whole: NO_PLAN.
+quern_status qn_variants_plan(quern *q, const qn_family *family, const quern_spec *spec, const qn_arch *arch,
+                              qn_variants *variants);
+
+// The text and the key of a kernel, and the kernel itself.
+quern_status qn_kernel_source(quern *q, const qn_kernel_plan *plan, const qn_arch *arch, qn_text *source);
+quern_status qn_kernel_key(quern *q, const char *source, const char *entry, const qn_arch *arch, qn_text *key);
+quern_status qn_kernel_obtain(quern *q, const qn_kernel_plan *plan, const qn_arch *arch, const char *spec_text,
+                              const qn_image **image);
+
+// An op of one given configuration in place of the chosen ones, for tuner, bench and tests.
+quern_status qn_prepare_config(quern *q, const quern_spec *spec, int device, const qn_config *config, quern_op **op);
+
+const qn_log *qn_quern_log(const quern *q);
+
+#endif
