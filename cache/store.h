@@ -51,7 +51,8 @@ typedef struct qn_verify_report {
 // Checks every row: key hashes to hash, image to sum, plausible cubin. each (may be NULL) gets the bad ones.
 quern_status qn_sqlite_verify(quern_store *store, quern_record_fn each, void *user, qn_verify_report *report);
 // Removes bad rows; least recently used first down to cap_bytes (-1: no limit), and rows not used since (0: any).
-quern_status qn_sqlite_prune(quern_store *store, int64_t cap_bytes, int64_t not_used_since, int64_t *removed, int64_t *removed_bytes);
+quern_status qn_sqlite_prune(quern_store *store, int64_t cap_bytes, int64_t not_used_since, int64_t *removed,
+                             int64_t *removed_bytes);
 // Copies every valid row of another store (a merge: rows that exist stay). Memory does not grow with the count.
 quern_status qn_sqlite_import(quern_store *into, quern_store *from, int64_t *added, int64_t *present, int64_t *bad);
 // Writes a compact copy to a new file (which must not exist).

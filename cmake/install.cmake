@@ -1,1 +1,23 @@
-# The installed package comes with the embed tests.
+# The installed package: libraries, header, command, the model's files, CMake config and pkg-config file. Nothing in it
+# names an absolute path, so the tree may be moved (tests/embed does).
+include(CMakePackageConfigHelpers)
+set(QUERN_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/quern)
+
+install(TARGETS quern_static quern_shared EXPORT quern_targets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES ${CMAKE_CURRENT_SOURCE_DIR}/include/quern/quern.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quern)
+install(EXPORT quern_targets NAMESPACE quern:: FILE quern-targets.cmake DESTINATION ${QUERN_PACKAGE_DIR})
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/quern-config.cmake
+  "# find_package(quern): quern::shared and quern::static.\ninclude(\"\${CMAKE_CURRENT_LIST_DIR}/quern-targets.cmake\")\n")
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/quern-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/quern-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/quern-config-version.cmake
+  DESTINATION ${QUERN_PACKAGE_DIR})
+
+file(RELATIVE_PATH QUERN_PC_PREFIX /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
+configure_file(${CMAKE_CURRENT_SOURCE_DIR}/cmake/quern.pc.in ${CMAKE_CURRENT_BINARY_DIR}/quern.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/quern.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+if(QUERN_BUILD_TOOLS)
+  install(TARGETS quern_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/kernel_templates DESTINATION ${CMAKE_INSTALL_DATADIR}/quern)
+endif()

@@ -21,8 +21,11 @@ foreach(kind static shared)
     $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   add_library(quern::${kind} ALIAS quern_${kind})
 endforeach()
-target_link_libraries(quern_static PRIVATE ${QUERN_LINK})
 target_link_libraries(quern_shared PRIVATE ${QUERN_LINK})
+# The archive's users link these too: by file here, by name (never an absolute path) in the installed package.
+target_link_libraries(quern_static INTERFACE "$<BUILD_INTERFACE:${QUERN_LINK}>"
+  $<INSTALL_INTERFACE:sqlite3> $<INSTALL_INTERFACE:xxhash> $<INSTALL_INTERFACE:pthread> $<INSTALL_INTERFACE:dl>
+  $<INSTALL_INTERFACE:m>)
 target_link_options(quern_shared PRIVATE
   -Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/cmake/exports.map -Wl,--no-undefined)
 set_target_properties(quern_shared PROPERTIES LINK_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cmake/exports.map)

@@ -92,61 +92,61 @@ struct CUstream_st; /* what CUstream and cudaStream_t point to */
  * 3  Statuses and messages
  *
  * One list: code, name, text. Values never change; groups of ten leave room. */
-#define QUERN_STATUS_LIST(X)                                                                                   \
-    X(OK, 0, "success")                                                                                        \
-    /* arguments of a call */                                                                                  \
-    X(BAD_ARGUMENT, 1, "an argument is out of range")                                                          \
-    X(MISSING_ARGUMENT, 2, "a pointer that is needed is null or was not given")                                \
-    X(UNKNOWN_ARGUMENT, 3, "no argument has this name")                                                        \
-    X(BAD_SIZE, 4, "a size is out of range")                                                                   \
-    X(BAD_STRIDE, 5, "a stride is smaller than what it must step over")                                        \
-    X(MISALIGNED, 6, "a pointer is not aligned to its element")                                                \
-    X(SMALL_WORKSPACE, 7, "the workspace is missing or too small")                                             \
-    X(WRONG_FAMILY, 8, "the arguments are those of another family")                                            \
-    /* specs */                                                                                                \
-    X(BAD_SYNTAX, 10, "the spec's text is malformed")                                                          \
-    X(UNKNOWN_FAMILY, 11, "no family has this name")                                                           \
-    X(UNKNOWN_FIELD, 12, "the family has no such field")                                                       \
-    X(DUPLICATE_FIELD, 13, "a field is given twice")                                                           \
-    X(MISSING_FIELD, 14, "a field that is required is not given")                                              \
-    X(BAD_VALUE, 15, "a field's value is not allowed")                                                         \
-    X(CONFLICT, 16, "two fields do not go together")                                                           \
-    /* plans */                                                                                                \
-    X(UNKNOWN_ARCH, 20, "no architecture has this name")                                                       \
-    X(NO_PLAN, 21, "no plan of this family fits the architecture")                                             \
-    /* compiling */                                                                                            \
-    X(NVRTC_NOT_FOUND, 30, "NVRTC could not be loaded")                                                        \
-    X(NVRTC_LACKS_ARCH, 31, "this NVRTC knows none of the targets that fit")                                   \
-    X(COMPILE_FAILED, 32, "the kernel did not compile")                                                        \
-    X(COMPILE_TIMEOUT, 33, "the compile ran past its time limit")                                              \
-    X(CANCELLED, 34, "the caller cancelled")                                                                   \
-    X(BAD_TEMPLATE, 35, "a kernel template could not be read")                                                 \
-    /* the cache */                                                                                            \
-    X(NOT_FOUND, 40, "the store has no such entry")                                                            \
-    X(WOULD_COMPILE, 41, "a miss, and the mode forbids compiling")                                             \
-    X(STORE_OPEN, 42, "the database could not be opened")                                                      \
-    X(STORE_FOREIGN, 43, "the file is not a Quern database")                                                   \
-    X(STORE_NEWER, 44, "the database was written by a newer version")                                          \
-    X(STORE_CORRUPT, 45, "the database is damaged")                                                            \
-    X(STORE_BUSY, 46, "the database stayed locked past the time limit")                                        \
-    X(STORE_READ_ONLY, 47, "the database is read-only")                                                        \
-    X(STORE_FULL, 48, "the disk or a size limit is full")                                                      \
-    X(STORE_IO, 49, "reading or writing the database failed")                                                  \
-    /* the driver */                                                                                           \
-    X(DRIVER_NOT_FOUND, 50, "libcuda could not be loaded")                                                     \
-    X(DRIVER_TOO_OLD, 51, "the driver lacks a function that is needed")                                        \
-    X(NO_DEVICE, 52, "there is no such device")                                                                \
-    X(NO_CONTEXT, 53, "no context is current on this thread")                                                  \
-    X(WRONG_CONTEXT, 54, "the current context is of another device")                                           \
-    X(LOAD_FAILED, 55, "the driver refused the kernel's image")                                                \
-    X(LAUNCH_FAILED, 56, "the driver refused the launch")                                                      \
-    X(DRIVER_ERROR, 57, "a driver call failed")                                                                \
-    /* the machine */                                                                                          \
-    X(OUT_OF_MEMORY, 60, "out of host memory")                                                                 \
-    X(FILE_ERROR, 61, "a file could not be opened, read or written")                                           \
-    X(BAD_FILE, 62, "a file's content is not what it should be")                                               \
-    X(UNSAFE_PATH, 63, "a directory's owner or permissions make it unsafe")                                    \
-    X(UNSUPPORTED, 64, "not supported on this machine or in this build")                                       \
+#define QUERN_STATUS_LIST(X)                                                                                           \
+    X(OK, 0, "success")                                                                                                \
+    /* arguments of a call */                                                                                          \
+    X(BAD_ARGUMENT, 1, "an argument is out of range")                                                                  \
+    X(MISSING_ARGUMENT, 2, "a pointer that is needed is null or was not given")                                        \
+    X(UNKNOWN_ARGUMENT, 3, "no argument has this name")                                                                \
+    X(BAD_SIZE, 4, "a size is out of range")                                                                           \
+    X(BAD_STRIDE, 5, "a stride is smaller than what it must step over")                                                \
+    X(MISALIGNED, 6, "a pointer is not aligned to its element")                                                        \
+    X(SMALL_WORKSPACE, 7, "the workspace is missing or too small")                                                     \
+    X(WRONG_FAMILY, 8, "the arguments are those of another family")                                                    \
+    /* specs */                                                                                                        \
+    X(BAD_SYNTAX, 10, "the spec's text is malformed")                                                                  \
+    X(UNKNOWN_FAMILY, 11, "no family has this name")                                                                   \
+    X(UNKNOWN_FIELD, 12, "the family has no such field")                                                               \
+    X(DUPLICATE_FIELD, 13, "a field is given twice")                                                                   \
+    X(MISSING_FIELD, 14, "a field that is required is not given")                                                      \
+    X(BAD_VALUE, 15, "a field's value is not allowed")                                                                 \
+    X(CONFLICT, 16, "two fields do not go together")                                                                   \
+    /* plans */                                                                                                        \
+    X(UNKNOWN_ARCH, 20, "no architecture has this name")                                                               \
+    X(NO_PLAN, 21, "no plan of this family fits the architecture")                                                     \
+    /* compiling */                                                                                                    \
+    X(NVRTC_NOT_FOUND, 30, "NVRTC could not be loaded")                                                                \
+    X(NVRTC_LACKS_ARCH, 31, "this NVRTC knows none of the targets that fit")                                           \
+    X(COMPILE_FAILED, 32, "the kernel did not compile")                                                                \
+    X(COMPILE_TIMEOUT, 33, "the compile ran past its time limit")                                                      \
+    X(CANCELLED, 34, "the caller cancelled")                                                                           \
+    X(BAD_TEMPLATE, 35, "a kernel template could not be read")                                                         \
+    /* the cache */                                                                                                    \
+    X(NOT_FOUND, 40, "the store has no such entry")                                                                    \
+    X(WOULD_COMPILE, 41, "a miss, and the mode forbids compiling")                                                     \
+    X(STORE_OPEN, 42, "the database could not be opened")                                                              \
+    X(STORE_FOREIGN, 43, "the file is not a Quern database")                                                           \
+    X(STORE_NEWER, 44, "the database was written by a newer version")                                                  \
+    X(STORE_CORRUPT, 45, "the database is damaged")                                                                    \
+    X(STORE_BUSY, 46, "the database stayed locked past the time limit")                                                \
+    X(STORE_READ_ONLY, 47, "the database is read-only")                                                                \
+    X(STORE_FULL, 48, "the disk or a size limit is full")                                                              \
+    X(STORE_IO, 49, "reading or writing the database failed")                                                          \
+    /* the driver */                                                                                                   \
+    X(DRIVER_NOT_FOUND, 50, "libcuda could not be loaded")                                                             \
+    X(DRIVER_TOO_OLD, 51, "the driver lacks a function that is needed")                                                \
+    X(NO_DEVICE, 52, "there is no such device")                                                                        \
+    X(NO_CONTEXT, 53, "no context is current on this thread")                                                          \
+    X(WRONG_CONTEXT, 54, "the current context is of another device")                                                   \
+    X(LOAD_FAILED, 55, "the driver refused the kernel's image")                                                        \
+    X(LAUNCH_FAILED, 56, "the driver refused the launch")                                                              \
+    X(DRIVER_ERROR, 57, "a driver call failed")                                                                        \
+    /* the machine */                                                                                                  \
+    X(OUT_OF_MEMORY, 60, "out of host memory")                                                                         \
+    X(FILE_ERROR, 61, "a file could not be opened, read or written")                                                   \
+    X(BAD_FILE, 62, "a file's content is not what it should be")                                                       \
+    X(UNSAFE_PATH, 63, "a directory's owner or permissions make it unsafe")                                            \
+    X(UNSUPPORTED, 64, "not supported on this machine or in this build")                                               \
     X(INTERNAL, 69, "a fault inside Quern; please report it")
 
 typedef enum quern_status {
@@ -181,7 +181,12 @@ typedef enum quern_toolchain {
     QUERN_TOOLCHAIN_EXACT    /* only entries of the NVRTC in use */
 } quern_toolchain;
 
-typedef enum quern_log_level { QUERN_LOG_ERROR = 0, QUERN_LOG_WARNING, QUERN_LOG_INFO, QUERN_LOG_DEBUG } quern_log_level;
+typedef enum quern_log_level {
+    QUERN_LOG_ERROR = 0,
+    QUERN_LOG_WARNING,
+    QUERN_LOG_INFO,
+    QUERN_LOG_DEBUG
+} quern_log_level;
 
 /* One line, no newline: "part,level,text", part one of compile, cache, dispatch, load. Called from any thread, with no
  * lock held; must not call back into the same quern. */
@@ -196,27 +201,27 @@ typedef struct quern_store quern_store; /* section 12 */
  * Variables are read once, by quern_open, and not at all in a setuid process or with ignore_environment. */
 typedef struct quern_options {
     size_t size;
-    const char *cache_file;        /* the user's database. Default: $QUERN_CACHE_DIR, else $XDG_CACHE_HOME/quern, else
+    const char *cache_file;   /* the user's database. Default: $QUERN_CACHE_DIR, else $XDG_CACHE_HOME/quern, else
                                       ~/.cache/quern (home from the passwd entry), and in it quern-v1.db; "" means none */
-    const char *sealed_files;      /* read-only databases asked first, in order, separated by ':'. $QUERN_SEALED */
-    const char *nvrtc_file;        /* libnvrtc to load. $QUERN_NVRTC */
-    const char *driver_file;       /* libcuda to load. Default: libcuda.so.1 */
-    const char *template_dir;      /* kernel templates in place of the embedded ones. $QUERN_TEMPLATES */
-    quern_mode mode;               /* $QUERN_MODE: normal, read_only, strict, off */
+    const char *sealed_files; /* read-only databases asked first, in order, separated by ':'. $QUERN_SEALED */
+    const char *nvrtc_file;   /* libnvrtc to load. $QUERN_NVRTC */
+    const char *driver_file;  /* libcuda to load. Default: libcuda.so.1 */
+    const char *template_dir; /* kernel templates in place of the embedded ones. $QUERN_TEMPLATES */
+    quern_mode mode;          /* $QUERN_MODE: normal, read_only, strict, off */
     quern_toolchain toolchain;
-    int busy_timeout_ms;           /* waiting for a locked database. Default 5000; -1: do not wait */
-    int flight_timeout_ms;         /* waiting for another process's compile of the same kernel. Default 60000; -1: none */
-    int compile_timeout_ms;        /* one compile. Default 120000; -1: no limit */
-    int compile_threads;           /* variants of one spec compiled at a time. Default: the processors this process may use */
-    int64_t cache_cap_bytes;       /* images in the user's database, oldest use first out. Default 1 GiB; -1: no cap */
-    int line_info;                 /* 1: kernels carry line information (and are other kernels: it is in the key) */
-    int allow_network_fs;          /* 1: write to a database on a network file system all the same */
-    int ignore_environment;        /* 1: read no variable */
-    quern_log_fn log;              /* may be NULL */
+    int busy_timeout_ms;     /* waiting for a locked database. Default 5000; -1: do not wait */
+    int flight_timeout_ms;   /* waiting for another process's compile of the same kernel. Default 60000; -1: none */
+    int compile_timeout_ms;  /* one compile. Default 120000; -1: no limit */
+    int compile_threads;     /* variants of one spec compiled at a time. Default: the processors this process may use */
+    int64_t cache_cap_bytes; /* images in the user's database, oldest use first out. Default 1 GiB; -1: no cap */
+    int line_info;           /* 1: kernels carry line information (and are other kernels: it is in the key) */
+    int allow_network_fs;    /* 1: write to a database on a network file system all the same */
+    int ignore_environment;  /* 1: read no variable */
+    quern_log_fn log;        /* may be NULL */
     void *log_user;
-    quern_cancel_fn cancel;        /* may be NULL */
+    quern_cancel_fn cancel; /* may be NULL */
     void *cancel_user;
-    const quern_store *store;      /* used in place of the SQLite database (copied; section 12). Default NULL */
+    const quern_store *store; /* used in place of the SQLite database (copied; section 12). Default NULL */
 } quern_options;
 
 /* clang-format off */
@@ -274,7 +279,8 @@ QUERN_API void quern_op_release(quern_op *op);
 QUERN_API size_t quern_workspace_size(const quern_op *op, const void *sizes);
 
 /* Puts the workspace into its first state, on the stream: once, and again after a launch that failed. */
-QUERN_API quern_status quern_workspace_init(const quern_op *op, void *workspace, size_t bytes, struct CUstream_st *stream);
+QUERN_API quern_status quern_workspace_init(const quern_op *op, void *workspace, size_t bytes,
+                                            struct CUstream_st *stream);
 
 /* ---------------------------------------------------------------------------------------------------------------
  * 6  Launch
@@ -314,16 +320,16 @@ typedef enum quern_norm { QUERN_NORM_ALL = 0, QUERN_NORM_TOPK } quern_norm;
 
 typedef struct quern_softmax_topk_spec {
     quern_spec base;
-    int64_t V;           /* vocabulary: 1 … 2^21. Required */
-    int64_t K;           /* winners a row: 1 … min(V, 2048). Required */
-    quern_dtype in;      /* of logits: QUERN_F32, QUERN_F16, QUERN_BF16. Required */
-    quern_dtype index;   /* of indices: QUERN_I32 (default), QUERN_I64 */
-    quern_value value;   /* what values holds: probability, log-probability, the raw logit */
-    quern_norm norm;     /* softmax over all V, or over the K kept */
-    int temperature;     /* 1: temperature[rows] is given. Order uses the logits as they are, values (x - max) / T;
+    int64_t V;         /* vocabulary: 1 … 2^21. Required */
+    int64_t K;         /* winners a row: 1 … min(V, 2048). Required */
+    quern_dtype in;    /* of logits: QUERN_F32, QUERN_F16, QUERN_BF16. Required */
+    quern_dtype index; /* of indices: QUERN_I32 (default), QUERN_I64 */
+    quern_value value; /* what values holds: probability, log-probability, the raw logit */
+    quern_norm norm;   /* softmax over all V, or over the K kept */
+    int temperature;   /* 1: temperature[rows] is given. Order uses the logits as they are, values (x - max) / T;
                             T = 0 is the limit (tied maxima share the mass), T < 0 or NaN makes the row's values NaN */
-    int lse;             /* 1: lse[rows] is written: log of the sum of exp(x / T) over all V, whatever norm; NaN at T = 0 */
-    int token;           /* 1: token[rows] is given; token_value is its log-probability over all V, token_rank how many
+    int lse;   /* 1: lse[rows] is written: log of the sum of exp(x / T) over all V, whatever norm; NaN at T = 0 */
+    int token; /* 1: token[rows] is given; token_value is its log-probability over all V, token_rank how many
                             elements come before it; a token outside [0, V): NaN and -1 */
     int batch_invariant; /* 1: a row's bits do not depend on rows, nor on the row's address */
 } quern_softmax_topk_spec;
@@ -338,7 +344,10 @@ typedef struct quern_softmax_topk_sizes {
     int64_t rows; /* 0 … 2^31 - 1 */
 } quern_softmax_topk_sizes;
 
-#define QUERN_SOFTMAX_TOPK_SIZES_INIT { sizeof(quern_softmax_topk_sizes), 0 }
+#define QUERN_SOFTMAX_TOPK_SIZES_INIT                                                                                  \
+    {                                                                                                                  \
+        sizeof(quern_softmax_topk_sizes), 0                                                                            \
+    }
 
 typedef struct quern_softmax_topk_args {
     quern_args base;
@@ -380,7 +389,10 @@ typedef struct quern_warm_report {
     double compile_ms; /* sum over the compiled ones */
 } quern_warm_report;
 
-#define QUERN_WARM_REPORT_INIT { sizeof(quern_warm_report), 0, 0, 0, 0, 0, 0.0 }
+#define QUERN_WARM_REPORT_INIT                                                                                         \
+    {                                                                                                                  \
+        sizeof(quern_warm_report), 0, 0, 0, 0, 0, 0.0                                                                  \
+    }
 
 /* Compiles and stores every variant of a spec for an architecture ("sm_90a"; with its suffix). Needs no driver.
  * report may be NULL. Fails as quern_prepare does, without the driver's statuses; UNKNOWN_ARCH lists the known ones. */
@@ -409,10 +421,13 @@ typedef struct quern_kernel_info {
     int local_bytes;    /* a thread: spills and stack */
     int shared_bytes;   /* a CTA, static and dynamic */
     quern_origin origin;
-    double compile_ms;  /* when it was compiled, by whoever compiled it */
+    double compile_ms; /* when it was compiled, by whoever compiled it */
 } quern_kernel_info;
 
-#define QUERN_KERNEL_INFO_INIT { sizeof(quern_kernel_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, QUERN_ORIGIN_COMPILED, 0.0 }
+#define QUERN_KERNEL_INFO_INIT                                                                                         \
+    {                                                                                                                  \
+        sizeof(quern_kernel_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, QUERN_ORIGIN_COMPILED, 0.0                            \
+    }
 
 /* How many variants an op has, and how many kernels (stages) a variant runs. 0 for an index that is none. */
 QUERN_API size_t quern_op_variants(const quern_op *op);
@@ -436,7 +451,12 @@ typedef struct quern_image {
     size_t parameter_bytes; /* one parameter, a structure of this size passed by value */
 } quern_image;
 
-#define QUERN_IMAGE_INIT { sizeof(quern_image), 0, 0, 0, 0, 0, 0, 0 }
+#define QUERN_IMAGE_INIT                                                                                               \
+    {                                                                                                                  \
+        sizeof(quern_image), 0, 0, 0, 0, 0, 0, 0                                                                       \
+    }
+
+/* Fills *image. BAD_ARGUMENT for an index that is none. */
 QUERN_API quern_status quern_op_image(const quern_op *op, size_t variant, size_t stage, quern_image *image);
 
 /* ---------------------------------------------------------------------------------------------------------------
@@ -480,15 +500,15 @@ typedef struct quern_record {
     unsigned char hash[16]; /* XXH3-128 of key, canonical byte order: an index, not an identity */
     const void *key;        /* the complete content that made the kernel */
     size_t key_bytes;
-    const char *toolchain;  /* "nvrtc 13.0 build 3f…" */
-    const char *arch;       /* "sm_90a" */
-    const char *entry;      /* the kernel's symbol */
-    const char *spec;       /* the spec's text, for people */
-    int32_t kind;           /* 1 = cubin */
+    const char *toolchain;                        /* "nvrtc 13.0 build 3f…" */
+    const char *arch;                             /* "sm_90a" */
+    const char *entry;                            /* the kernel's symbol */
+    const char *spec;                             /* the spec's text, for people */
+    int32_t kind;                                 /* 1 = cubin */
     int32_t registers, shared_bytes, local_bytes; /* a thread, a CTA (static), a thread */
     int64_t compile_us;
-    int64_t created, used;  /* seconds since 1970; 0 in what put is given */
-    unsigned char sum[16];  /* XXH3-128 of the image, canonical byte order */
+    int64_t created, used; /* seconds since 1970; 0 in what put is given */
+    unsigned char sum[16]; /* XXH3-128 of the image, canonical byte order */
     const void *image;
     size_t image_bytes;
 } quern_record;
@@ -501,7 +521,8 @@ struct quern_store {
     void *self; /* passed to each callback */
     /* Calls found once with the entry of this hash and key, made by this toolchain (NULL: by any, newest first).
      * NOT_FOUND when there is none. */
-    quern_status (*get)(void *self, const quern_record *wanted, const char *toolchain, quern_record_fn found, void *user);
+    quern_status (*get)(void *self, const quern_record *wanted, const char *toolchain, quern_record_fn found,
+                        void *user);
     /* Keeps a record; an entry of the same hash and toolchain that exists already stays, which is success. */
     quern_status (*put)(void *self, const quern_record *record);
     /* Calls each for every entry, without its image (image = NULL, image_bytes set) unless with_images. */
@@ -518,31 +539,38 @@ typedef struct quern_custom {
     size_t size;
     const char *source; /* complete CUDA C++ text; no #include is resolved */
     const char *entry;
-    int threads;        /* a CTA: 1 … 1024 */
-    int cluster;        /* CTAs a cluster: 0, 1 … 16 */
+    int threads; /* a CTA: 1 … 1024 */
+    int cluster; /* CTAs a cluster: 0, 1 … 16 */
     int dynamic_shared_bytes;
     size_t parameter_bytes; /* 0 … 4096 */
 } quern_custom;
 
-#define QUERN_CUSTOM_INIT { sizeof(quern_custom), 0, 0, 0, 0, 0, 0 }
+#define QUERN_CUSTOM_INIT                                                                                              \
+    {                                                                                                                  \
+        sizeof(quern_custom), 0, 0, 0, 0, 0, 0                                                                         \
+    }
 
 typedef struct quern_kernel quern_kernel; /* counted like an op */
+
+/* As quern_prepare: compiles or finds the kernel and loads it. *kernel is to be given to quern_kernel_release. */
 QUERN_API quern_status quern_prepare_custom(quern *q, const quern_custom *custom, int device, quern_kernel **kernel);
 
 /* Launches grid[3] CTAs with a copy of *parameters (parameter_bytes of them). One driver call. */
 QUERN_API quern_status quern_launch_packed(const quern_kernel *kernel, const uint32_t grid[3], const void *parameters,
                                            size_t parameter_bytes, struct CUstream_st *stream);
+
+/* Gives the kernel back. NULL is allowed. */
 QUERN_API void quern_kernel_release(quern_kernel *kernel);
 
 /* ---------------------------------------------------------------------------------------------------------------
  * 14  Counters, since quern_open */
 typedef struct quern_counters {
     size_t size;
-    uint64_t hit_table;    /* prepare found the op in memory */
-    uint64_t hit_memory;   /* a kernel was in memory, made for another op */
+    uint64_t hit_table;  /* prepare found the op in memory */
+    uint64_t hit_memory; /* a kernel was in memory, made for another op */
     uint64_t hit_sealed;
     uint64_t hit_user;
-    uint64_t miss;         /* kernels that no tier had */
+    uint64_t miss; /* kernels that no tier had */
     uint64_t compiled;
     uint64_t compile_us;
     uint64_t put_failed;   /* the store did not take a compiled kernel */
@@ -552,7 +580,12 @@ typedef struct quern_counters {
     uint64_t flight_timeouts;
 } quern_counters;
 
-#define QUERN_COUNTERS_INIT { sizeof(quern_counters), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define QUERN_COUNTERS_INIT                                                                                            \
+    {                                                                                                                  \
+        sizeof(quern_counters), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                                     \
+    }
+
+/* A snapshot of all counters; each is exact, together they are not from one instant. */
 QUERN_API void quern_get_counters(const quern *q, quern_counters *counters);
 
 #ifdef __cplusplus

@@ -21,10 +21,10 @@ typedef struct qn_message_mark {
 void qn_message_save(qn_message_mark *mark);
 void qn_message_restore(const qn_message_mark *mark);
 
-#define QN_TRY(call)                                   \
-    do {                                               \
-        quern_status qn_try_ = (call);                 \
-        if (qn_try_ != QUERN_OK) return qn_try_;       \
+#define QN_TRY(call)                                                                                                   \
+    do {                                                                                                               \
+        quern_status qn_try_ = (call);                                                                                 \
+        if (qn_try_ != QUERN_OK) return qn_try_;                                                                       \
     } while (0)
 
 #define QN_COUNT(array) (sizeof(array) / sizeof((array)[0]))

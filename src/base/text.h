@@ -10,13 +10,16 @@
 #include "base/status.h"
 
 typedef struct qn_text {
-    char *bytes;   // always ends in a 0 that length does not count, once something was put
+    char *bytes; // always ends in a 0 that length does not count, once something was put
     size_t length;
     size_t capacity;
     bool failed;
 } qn_text;
 
-#define QN_TEXT_INIT { 0, 0, 0, false }
+#define QN_TEXT_INIT                                                                                                   \
+    {                                                                                                                  \
+        0, 0, 0, false                                                                                                 \
+    }
 
 void qn_text_fini(qn_text *text);
 void qn_text_clear(qn_text *text); // keeps the memory

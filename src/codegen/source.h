@@ -19,9 +19,9 @@ typedef struct qn_kernel_plan {
     char entry[QN_MAX_ENTRY];  // the symbol: family and shape words; [a-zA-Z0-9_] only
     qn_constant constants[QN_MAX_CONSTANTS];
     size_t constant_count;
-    int threads;         // a CTA
-    int min_ctas;        // an SM: __launch_bounds__(threads, min_ctas); the register cap that tests assert follows from it
-    int cluster;         // CTAs a cluster; 1 = none
+    int threads;  // a CTA
+    int min_ctas; // an SM: __launch_bounds__(threads, min_ctas); the register cap that tests assert follows from it
+    int cluster;  // CTAs a cluster; 1 = none
     int dynamic_shared;  // bytes
     size_t params_bytes; // the one parameter, a structure by value
 } qn_kernel_plan;

@@ -8,15 +8,15 @@
 #include "base/status.h"
 
 typedef struct qn_arch {
-    const char *name;        // "sm_90a"
-    int cc;                  // 90: compute capability × 10
-    char suffix;             // 'a', 'f' or 0
-    int sm_count;            // of its usual part (H200: 132); plans are made for it, so that they need no device
-    int max_threads_sm;      // resident threads an SM
-    int registers_sm;        // 32-bit registers an SM
-    int shared_sm;           // bytes of shared memory an SM
-    int shared_cta;          // most bytes a CTA can ask for (opt-in)
-    int max_cluster;         // CTAs a cluster, non-portable size included; 1 = no clusters
+    const char *name;          // "sm_90a"
+    int cc;                    // 90: compute capability × 10
+    char suffix;               // 'a', 'f' or 0
+    int sm_count;              // of its usual part (H200: 132); plans are made for it, so that they need no device
+    int max_threads_sm;        // resident threads an SM
+    int registers_sm;          // 32-bit registers an SM
+    int shared_sm;             // bytes of shared memory an SM
+    int shared_cta;            // most bytes a CTA can ask for (opt-in)
+    int max_cluster;           // CTAs a cluster, non-portable size included; 1 = no clusters
     int tensor_memory_columns; // tcgen05: 512, else 0
     bool has_cp_async, has_bulk_copy, has_wgmma, has_tcgen05;
 } qn_arch;

@@ -40,10 +40,10 @@
     X(cuOccupancyMaxActiveClusters, (int *count, CUfunction function, const CUlaunchConfig *config))                   \
     X(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode))                                                 \
     X(cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus * status))                                          \
-    X(cuTensorMapEncodeTiled, (CUtensorMap * map, CUtensorMapDataType type, cuuint32_t rank, void *address,            \
-                               const cuuint64_t *dims, const cuuint64_t *strides, const cuuint32_t *box,               \
-                               const cuuint32_t *steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,  \
-                               CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill))                        \
+    X(cuTensorMapEncodeTiled,                                                                                          \
+      (CUtensorMap * map, CUtensorMapDataType type, cuuint32_t rank, void *address, const cuuint64_t *dims,            \
+       const cuuint64_t *strides, const cuuint32_t *box, const cuuint32_t *steps, CUtensorMapInterleave interleave,    \
+       CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill))                    \
     X(cuMemAlloc, (CUdeviceptr * address, size_t bytes))                                                               \
     X(cuMemFree, (CUdeviceptr address))                                                                                \
     X(cuMemcpyHtoD, (CUdeviceptr to, const void *from, size_t bytes))                                                  \

@@ -12,7 +12,8 @@ typedef struct qn_nvrtc {
     nvrtcResult (*nvrtcVersion)(int *major, int *minor);
     nvrtcResult (*nvrtcGetNumSupportedArchs)(int *count);
     nvrtcResult (*nvrtcGetSupportedArchs)(int *archs);
-    nvrtcResult (*nvrtcCreateProgram)(nvrtcProgram *, const char *, const char *, int, const char *const *, const char *const *);
+    nvrtcResult (*nvrtcCreateProgram)(nvrtcProgram *, const char *, const char *, int, const char *const *,
+                                      const char *const *);
     nvrtcResult (*nvrtcDestroyProgram)(nvrtcProgram *);
     nvrtcResult (*nvrtcCompileProgram)(nvrtcProgram, int, const char *const *);
     nvrtcResult (*nvrtcGetCUBINSize)(nvrtcProgram, size_t *);
@@ -35,10 +36,10 @@ void qn_nvrtc_replace(const qn_nvrtc *fake); // tests; NULL goes back
 bool qn_nvrtc_has_arch(const qn_nvrtc *nvrtc, const qn_arch *arch);
 
 typedef struct qn_compile {
-    const char *source, *name;         // name: what the log calls the text
-    const char *const *options;        // in the order that the key holds; includes --gpu-architecture
+    const char *source, *name;  // name: what the log calls the text
+    const char *const *options; // in the order that the key holds; includes --gpu-architecture
     size_t option_count;
-    int timeout_ms;                    // -1: none
+    int timeout_ms; // -1: none
     quern_cancel_fn cancel;
     void *cancel_user;
 } qn_compile;

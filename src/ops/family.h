@@ -33,11 +33,11 @@ typedef struct qn_field {
     qn_type type;
     size_t offset; // in its structure
     bool required;
-    int64_t min, max;       // QN_INT
-    int64_t initial;        // default, integer types
-    double real_initial;    // default, QN_REAL
-    const qn_name *names;   // QN_ENUM: what is allowed, ends with name NULL
-    const char *doc;        // one line
+    int64_t min, max;     // QN_INT
+    int64_t initial;      // default, integer types
+    double real_initial;  // default, QN_REAL
+    const qn_name *names; // QN_ENUM: what is allowed, ends with name NULL
+    const char *doc;      // one line
 } qn_field;
 
 enum { QN_MAX_RANK = 4 };
@@ -47,17 +47,24 @@ typedef enum qn_direction { QN_INPUT, QN_OUTPUT } qn_direction;
 typedef struct qn_tensor {
     const char *name;
     qn_direction direction;
-    const char *axes[QN_MAX_RANK + 1];  // outermost first, ends with NULL; the innermost is contiguous
-    quern_dtype dtype;                  // QUERN_DTYPE_NONE: by dtype_field
-    const char *dtype_field;            // a QN_ENUM field of the spec that holds a quern_dtype
-    const char *flag;                   // the field that says the tensor is given; NULL = always
-    size_t pointer_offset;              // in the argument structure
-    size_t stride_offset[QN_MAX_RANK];  // of <name>_stride_<axis>, for each outer axis
+    const char *axes[QN_MAX_RANK + 1]; // outermost first, ends with NULL; the innermost is contiguous
+    quern_dtype dtype;                 // QUERN_DTYPE_NONE: by dtype_field
+    const char *dtype_field;           // a QN_ENUM field of the spec that holds a quern_dtype
+    const char *flag;                  // the field that says the tensor is given; NULL = always
+    size_t pointer_offset;             // in the argument structure
+    size_t stride_offset[QN_MAX_RANK]; // of <name>_stride_<axis>, for each outer axis
     const char *doc;
 } qn_tensor;
 
 // A choice of the configuration space. Values are small integers; names give some of them words (plan=cluster).
-enum { QN_MAX_KNOBS = 12, QN_MAX_CHOICES = 16, QN_MAX_STAGES = 4, QN_MAX_BUCKETS = 32, QN_MAX_VARIANTS = 16, QN_MAX_PARAMS = 1024 };
+enum {
+    QN_MAX_KNOBS = 12,
+    QN_MAX_CHOICES = 16,
+    QN_MAX_STAGES = 4,
+    QN_MAX_BUCKETS = 32,
+    QN_MAX_VARIANTS = 16,
+    QN_MAX_PARAMS = 1024
+};
 typedef struct qn_knob {
     const char *name;
     int choices[QN_MAX_CHOICES];
@@ -78,7 +85,7 @@ typedef struct qn_plan {
 // The launch of one stage, filled on the launch path: no allocation, nothing slow.
 typedef struct qn_launch {
     uint32_t grid[3];
-    bool skip; // this stage has nothing to do for these arguments
+    bool skip;                                        // this stage has nothing to do for these arguments
     _Alignas(64) unsigned char params[QN_MAX_PARAMS]; // params_bytes of the stage's plan
 } qn_launch;
 
@@ -92,7 +99,7 @@ typedef struct qn_family {
     const qn_field *fields;
     size_t field_count;
     size_t spec_bytes;
-    const qn_field *sizes; // offsets in the sizes structure
+    const qn_field *sizes;          // offsets in the sizes structure
     const size_t *size_args_offset; // of the same sizes in the argument structure
     size_t size_count;
     size_t sizes_bytes;
@@ -168,7 +175,8 @@ size_t qn_dtype_bytes(quern_dtype dtype);
 const char *qn_dtype_name(quern_dtype dtype);
 
 // Fills an argument structure (zeroed, args_bytes long) from named arguments.
-quern_status qn_args_from_names(const qn_family *family, const quern_argument *arguments, size_t count, quern_args *args);
+quern_status qn_args_from_names(const qn_family *family, const quern_argument *arguments, size_t count,
+                                quern_args *args);
 
 // ---- generic over the knobs (ops/config.c)
 void qn_config_write(const qn_family *family, const qn_config *config, qn_text *text); // "plan=cluster block=512 …"

@@ -31,7 +31,7 @@ typedef struct qn_image {
 typedef struct qn_variant {
     size_t first_bucket, last_bucket; // consecutive buckets with the same configuration
     qn_config config;
-    char chosen[48];                  // "heuristic", "tuned (this device)", …
+    char chosen[48]; // "heuristic", "tuned (this device)", …
     qn_plan plan;
 } qn_variant;
 typedef struct qn_variants {
