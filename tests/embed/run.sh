@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# tests/embed/run.sh BUILD: an outside project finds and uses the installed package (field report FR22). Installs to a
+# prefix with a space in its name and LIBDIR=lib/x, moves the tree, then builds a C and a C++ program (a) by pkg-config,
+# (b) by pkg-config --static against the archive, (c) by find_package, (d) by add_subdirectory, all without a warning,
+# and runs each with no libcuda. Also: the example in quern.h's own text compiles, no installed text file names an
+# absolute path of this machine, and the shared library exports quern_ symbols only, those of exports.txt.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+build=$1
+work=$(mktemp -d "$build/embed.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+strict=(-Wall -Wextra -Wpedantic -Werror)
+fail() { printf 'embed: %s\n' "$*" >&2; exit 1; }
+include=$(sed -nE 's/^QUERN_CUDA_INCLUDE:[A-Z]*=(.*)/\1/p' "$build/CMakeCache.txt")
+
+cmake -S "$root" -B "$work/b" -DCMAKE_INSTALL_LIBDIR=lib/x -DQUERN_BUILD_TESTS=OFF -DQUERN_CUDA_INCLUDE="$include" >"$work/log"
+cmake --build "$work/b" -j2 >"$work/log" || { cat "$work/log"; exit 1; }
+cmake --install "$work/b" --prefix "$work/first place" >"$work/log"
+mv "$work/first place" "$work/moved here"
+prefix=$work/moved\ here
+
+if grep -rIlE "$work|$root|/usr/lib|/usr/local" "$prefix/lib/x/cmake" "$prefix/lib/x/pkgconfig" "$prefix/include"; then
+  fail "an installed text file names an absolute path"
+fi
+
+export PKG_CONFIG_PATH=$prefix/lib/x/pkgconfig
+[ "$(pkg-config --libs quern | grep -o -- '-lquern' | wc -l)" = 1 ] || fail "-lquern is not there exactly once"
+cd "$work"
+printf 'void unused(void);\n' >/dev/null
+eval cc -std=c11 "${strict[@]}" -o a_c "'$here/uses.c'" "$(pkg-config --cflags --libs quern)"
+eval c++ -std=c++17 "${strict[@]}" -o a_cxx "'$here/uses.cpp'" "$(pkg-config --cflags --libs quern)"
+private=$(pkg-config --static --libs quern | sed 's/-lquern//; s/-L[^ ]*\(\\ [^ ]*\)*//')
+eval cc -std=c11 "${strict[@]}" -o b_c "'$here/uses.c'" "$(pkg-config --cflags quern)" "'$prefix/lib/x/libquern.a'" "$private"
+for program in a_c a_cxx b_c; do LD_LIBRARY_PATH=$prefix/lib/x "./$program" || fail "$program failed"; done
+
+for way in package subdirectory; do
+  cmake -S "$here/$way" -B "$work/$way" -DCMAKE_PREFIX_PATH="$prefix" -DQUERN_SOURCE="$root" -DQUERN_CUDA_INCLUDE="$include" \
+    -DCMAKE_PREFIX_PATH="$prefix/lib/x/cmake" >"$work/log" || { cat "$work/log"; exit 1; }
+  cmake --build "$work/$way" -j2 >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+  for program in uses_c uses_cxx uses_static; do "$work/$way/$program" || fail "$way: $program failed"; done
+done
+
+# the manual's program, from the header's own text
+sed -n '/\[example\]/,/\[end\]/p' "$root/include/quern/quern.h" | sed '1d;$d; s/^ \*//' >"$work/example.c"
+cc -std=c11 "${strict[@]}" -I "$prefix/include" -c -o "$work/example.o" "$work/example.c" || fail "quern.h's example does not compile"
+
+nm -D --defined-only "$prefix/lib/x/libquern.so" | awk '$2 != "A" {sub(/@.*/, "", $3); print $3}' | sort >"$work/exports"
+diff -u "$here/exports.txt" "$work/exports" || fail "the exported symbols are not those of tests/embed/exports.txt"
+echo "embed: ok"

@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# tools/deps.sh [BUILD]: installs what Quern needs to be built and tested on Debian 12 or Ubuntu 24.04, and nothing that
+# is there already. Two things only, both said before they are done:
+#   1. distribution packages, by apt-get (as root, or through sudo without a password; otherwise it prints the command);
+#   2. if no CUDA toolkit is found: NVRTC and the headers cuda.h and nvrtc.h, from the wheels pinned in tools/wheels.txt,
+#      into BUILD/deps (default: build/deps beside this folder). Nothing else on the machine is touched.
+# QUERN_CUDA_INCLUDE and QUERN_NVRTC name a toolkit in an unusual place.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=${1:-$root/build}
+say() { printf 'deps: %s\n' "$*" >&2; }
+
+has_command() { command -v "$1" >/dev/null 2>&1; }
+has_header() { printf '#include <%s>\n' "$1" | cc -E -x c - >/dev/null 2>&1; }
+
+# The package that brings each command or header, and its name in the distribution.
+missing_packages() {
+  local out=()
+  has_command gcc && has_header stdio.h || out+=(gcc libc6-dev)
+  has_command g++ || out+=(g++)
+  has_command make || out+=(make)
+  has_command cmake || out+=(cmake)
+  has_command clang++ || out+=(clang)
+  compgen -G '/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.asan*' >/dev/null || out+=(libclang-rt-dev)
+  has_command clang-format || out+=(clang-format)
+  has_command pkg-config || out+=(pkg-config)
+  has_command sqlite3 || out+=(sqlite3)
+  has_header sqlite3.h || out+=(libsqlite3-dev)
+  has_header xxhash.h || out+=(libxxhash-dev)
+  printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#include <cmocka.h>\n' |
+    cc -E -x c - >/dev/null 2>&1 || out+=(libcmocka-dev)
+  has_header cjson/cJSON.h || out+=(libcjson-dev)
+  [ ${#out[@]} -eq 0 ] || printf '%s\n' "${out[@]}"
+}
+
+apt_install() { # packages
+  local run=()
+  if [ "$(id -u)" -ne 0 ]; then
+    if has_command sudo && sudo -n true 2>/dev/null; then run=(sudo -n); else
+      say "missing: $*"
+      say "this user can't install them; ask for: apt-get install -y --no-install-recommends $*"
+      exit 1
+    fi
+  fi
+  has_command apt-get || { say "missing: $* (and no apt-get here: install them with this system's package manager)"; exit 1; }
+  say "installing distribution packages: $*"
+  export DEBIAN_FRONTEND=noninteractive
+  apt-cache show "${@: -1}" >/dev/null 2>&1 || "${run[@]}" apt-get update -qq >&2
+  "${run[@]}" apt-get install -y -qq --no-install-recommends "$@" >&2 || {
+    "${run[@]}" apt-get update -qq >&2 # the lists were old
+    "${run[@]}" apt-get install -y -qq --no-install-recommends "$@" >&2
+  }
+}
+
+cuda_include() { # prints the folder that has both headers
+  local d
+  for d in "${QUERN_CUDA_INCLUDE:-}" "$build/deps/include" "${CUDA_HOME:+$CUDA_HOME/include}" "${CUDA_PATH:+$CUDA_PATH/include}" \
+    /usr/local/cuda/include; do
+    [ -n "$d" ] && [ -e "$d/cuda.h" ] && [ -e "$d/nvrtc.h" ] && { printf '%s\n' "$d"; return 0; }
+  done
+  return 1
+}
+
+nvrtc_library() { # prints where an NVRTC that the loader or Quern's search would find is
+  local f
+  for f in "${QUERN_NVRTC:-}" "$build"/deps/lib/libnvrtc.so.1[23] "${CUDA_HOME:-/nonexistent}"/lib64/libnvrtc.so.1[23] \
+    "${CUDA_PATH:-/nonexistent}"/lib64/libnvrtc.so.1[23] /usr/local/cuda/lib64/libnvrtc.so.1[23]; do
+    [ -n "$f" ] && [ -e "$f" ] && { printf '%s\n' "$f"; return 0; }
+  done
+  f=$(ldconfig -p 2>/dev/null | sed -nE 's/.*libnvrtc\.so\.1[23] .*=> (.*)/\1/p' | head -n 1)
+  [ -n "$f" ] && printf '%s\n' "$f"
+}
+
+wheels() {
+  say "no CUDA toolkit found: fetching NVRTC and its headers (wheels pinned in tools/wheels.txt) into $build/deps"
+  local need=()
+  has_command python3 || need+=(python3)
+  python3 -m pip --version >/dev/null 2>&1 || need+=(python3-pip)
+  [ ${#need[@]} -eq 0 ] || apt_install "${need[@]}"
+  local tmp wheel
+  mkdir -p "$build/deps"
+  tmp=$(mktemp -d "$build/deps/fetch.XXXXXX")
+  # shellcheck disable=SC2064 # the folder's name is wanted as it is now
+  trap "rm -rf '$tmp'" EXIT
+  python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --require-hashes \
+    -r "$root/tools/wheels.txt" -d "$tmp" >&2
+  for wheel in "$tmp"/*.whl; do python3 -m zipfile -e "$wheel" "$tmp/x"; done
+  mkdir -p "$build/deps/include" "$build/deps/lib"
+  cp -R "$tmp"/x/nvidia/cu13/include/. "$build/deps/include/"
+  cp "$tmp"/x/nvidia/cu13/lib/libnvrtc.so.13 "$tmp"/x/nvidia/cu13/lib/libnvrtc-builtins.so.13.* "$build/deps/lib/"
+  rm -rf "$tmp"
+  trap - EXIT
+}
+
+mapfile -t packages < <(missing_packages)
+[ ${#packages[@]} -eq 0 ] || apt_install "${packages[@]}"
+if ! cuda_include >/dev/null || [ -z "$(nvrtc_library || true)" ]; then wheels; fi
+say "ready: headers in $(cuda_include), NVRTC $(nvrtc_library)"

@@ -1,0 +1,16 @@
+# Sourced by demo.sh and test.sh: $root, $build, the set-up, and NVRTC from the build folder where the wheels brought it.
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=${QUERN_BUILD:-$root/build}
+"$root/tools/deps.sh" "$build"
+if [ -z "${QUERN_NVRTC:-}" ] && [ -e "$build/deps/lib/libnvrtc.so.13" ]; then
+  export QUERN_NVRTC="$build/deps/lib/libnvrtc.so.13"
+fi
+jobs=$(nproc 2>/dev/null || echo 2)
+
+configure() { # folder, cmake arguments…
+  local folder=$1
+  shift
+  local include=()
+  [ -e "$build/deps/include/cuda.h" ] && include=(-DQUERN_CUDA_INCLUDE="$build/deps/include")
+  cmake -S "$root" -B "$folder" "${include[@]}" "$@" >"$folder.log" 2>&1 || { cat "$folder.log" >&2; return 1; }
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every subcommand of `quern` shares: the list of subcommands, options and their help, messages, exit statuses,
+// opening a quern, and the choice of architectures and device. Grammar: quern COMMAND [operand | option]…, options
+// anywhere, "--" ends them. Results go to stdout, everything else to stderr as "quern: …". Nothing here exits.
+#ifndef QUERN_TOOLS_COMMAND_H
+#define QUERN_TOOLS_COMMAND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/text.h"
+#include "cuda/arch.h"
+#include "quern/quern.h"
+
+enum { COMMAND_OK = 0, COMMAND_FAILED = 1, COMMAND_USAGE = 2 }; // exit statuses
+
+// The subcommands: name, what `quern --help` says of it. Each is a function command_NAME in its own file, which gets
+// argv[0] = NAME and returns an exit status.
+#define COMMAND_LIST(X)                                                      \
+    X(run, "run a spec on .npy files")                                       \
+    X(warm, "compile specs into a database; needs no GPU")                   \
+    X(cache, "list, check, merge, prune, seal and mend databases")           \
+    X(show, "plan, source, key and resources of a spec's kernels")           \
+    X(ops, "the families: fields, sizes, tensors, choices")                  \
+    X(doctor, "what was found on this machine, and what to do about the rest") \
+    X(bench, "time a family, or the library itself")
+
+#define X(name, doc) int command_##name(int argc, char **argv);
+COMMAND_LIST(X)
+#undef X
+
+// ---- options
+
+typedef enum command_option_type {
+    COMMAND_FLAG,   // target: bool *
+    COMMAND_STRING, // target: const char **
+    COMMAND_NUMBER, // target: int64_t *, checked against min and max
+    COMMAND_REPEAT  // target: command_strings *: may be given more than once
+} command_option_type;
+
+enum { COMMAND_MAX_STRINGS = 32 };
+typedef struct command_strings {
+    const char *item[COMMAND_MAX_STRINGS];
+    size_t count;
+} command_strings;
+
+typedef struct command_option {
+    const char *name;  // "arch": --arch A, --arch=A
+    char letter;       // 'j': -j N; 0 = none
+    const char *value; // what help calls the value; NULL for a flag
+    command_option_type type;
+    void *target;
+    int64_t min, max; // COMMAND_NUMBER
+    const char *doc;  // one line
+} command_option;
+
+// Options that mean the same everywhere, for option tables. --help is added by command_parse.
+#define COMMAND_OPTION_JSON(target) { "json", 0, NULL, COMMAND_FLAG, (target), 0, 0, "print JSON, for scripts" }
+#define COMMAND_OPTION_DB(target)                                                              \
+    { "db", 0, "FILE", COMMAND_STRING, (target), 0, 0, "the database (default: the user's cache)" }
+#define COMMAND_OPTION_ARCH(target)                                                                    \
+    { "arch", 0, "A,B", COMMAND_STRING, (target), 0, 0, "architectures (default: every device present)" }
+#define COMMAND_OPTION_VERBOSE(target) { "verbose", 'v', NULL, COMMAND_FLAG, (target), 0, 0, "log lines on stderr" }
+#define COMMAND_OPTION_END { NULL, 0, NULL, COMMAND_FLAG, NULL, 0, 0, NULL }
+
+typedef struct command_syntax {
+    const char *usage;             // lines of "quern warm SPEC… [options]", without the word usage
+    const char *text;              // what it does: a paragraph or two, ending in a newline; may be NULL
+    const command_option *options; // ends with COMMAND_OPTION_END
+} command_syntax;
+
+// Reads the options; afterwards argv[1 … *argc - 1] are the operands in their order. False: this call is over, with
+// *exit_status (0 after --help, which was printed; 2 after a usage error, which was reported).
+bool command_parse(const command_syntax *syntax, int *argc, char **argv, int *exit_status);
+
+// ---- messages: one "quern: …" on stderr
+
+int command_fail(const char *format, ...) QN_PRINTF(1, 2);  // returns COMMAND_FAILED
+int command_usage(const char *format, ...) QN_PRINTF(1, 2); // adds where help is; returns COMMAND_USAGE
+void command_note(const char *format, ...) QN_PRINTF(1, 2);
+
+// Reports quern_message() of a failed call. Invalid specs, arguments by name and unknown architectures are usage (2),
+// the rest is failure (1).
+int command_status(quern_status status);
+
+// ---- the library
+
+typedef struct command_settings {
+    const char *db; // --db: must be usable, unlike the default database, whose failures are warnings
+    bool json;
+    bool verbose;
+    int compile_threads; // 0: the library's default
+} command_settings;
+
+// quern_open with warnings and errors logged to stderr (with verbose, everything), after a look at --db.
+quern_status command_open(const command_settings *settings, quern **q);
+
+// "sm_90a,sm_100a" → architectures without repetition; NULL → those of every device present, and without one a usage
+// error that lists the known ones. *exit_status is set when it fails.
+enum { COMMAND_MAX_ARCHS = 16 };
+typedef struct command_archs {
+    const qn_arch *item[COMMAND_MAX_ARCHS];
+    size_t count;
+} command_archs;
+bool command_choose_archs(const char *list, command_archs *archs, int *exit_status);
+
+// ---- progress of work that takes over a second: one line on stderr, rewritten, only on a terminal. Thread-safe.
+void command_progress(size_t done, size_t total, const char *what);
+void command_progress_end(void);
+
+double command_seconds(void); // a monotonic clock
+
+// Whole word text[0 … length) equal to word?
+bool command_word_is(const char *text, size_t length, const char *word);
+
+#endif

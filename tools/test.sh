@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# tools/test.sh [--quick]: sets up what is missing (tools/deps.sh), builds, and runs every test: the rules of
+# tools/check.sh, the suite, the suite under ASan + UBSan and the threaded part under TSan. --quick leaves the sanitizer
+# builds out. GPU tests say "skipped" where there is no device. Everything it writes is in build/.
+set -euo pipefail
+# shellcheck source=tools/env.sh
+. "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+quick=no
+[ "${1:-}" = --quick ] && quick=yes
+mkdir -p "$build"
+started=$(date +%s)
+step() { printf '\n== %s (%d s)\n' "$*" $(($(date +%s) - started)); }
+
+run_build() { # folder, name, cmake arguments…
+  local folder=$1 name=$2
+  shift 2
+  step "build: $name"
+  configure "$folder" -DQUERN_WERROR=ON "$@"
+  cmake --build "$folder" -j "$jobs" >"$folder.build.log" 2>&1 || { tail -60 "$folder.build.log" >&2; return 1; }
+}
+
+step "rules"
+"$root/tools/check.sh"
+
+run_build "$build" "release" 
+step "tests"
+ctest --test-dir "$build" --output-on-failure -j "$jobs"
+
+if [ $quick = no ]; then
+  export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
+  run_build "$build/asan" "ASan + UBSan" -DQUERN_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Debug
+  step "tests under ASan + UBSan"
+  ctest --test-dir "$build/asan" --output-on-failure -j "$jobs" -L 'unit|fault' -LE heavy
+  run_build "$build/tsan" "TSan" -DQUERN_SANITIZE=thread -DCMAKE_BUILD_TYPE=Debug
+  step "threaded tests under TSan"
+  ctest --test-dir "$build/tsan" --output-on-failure -j "$jobs" -R 'runtime|flight|threads|cache' -LE heavy
+fi
+step "done"
