@@ -15,8 +15,9 @@ quern_status qn_fail(quern_status status, const char *format, ...) QN_PRINTF(2, 
 quern_status qn_fail_in(quern_status status, const char *format, ...) QN_PRINTF(2, 3);
 
 // Saves and restores this thread's message around work whose failure is not the caller's (a store that fails).
+enum { QN_MESSAGE_BYTES = 4096 };
 typedef struct qn_message_mark {
-    char text[512];
+    char text[QN_MESSAGE_BYTES];
 } qn_message_mark;
 void qn_message_save(qn_message_mark *mark);
 void qn_message_restore(const qn_message_mark *mark);

@@ -20,7 +20,6 @@ typedef struct row {
     const void *logits; // [V], spec->in
     double T;           // 1 without temperatures
     float max;          // the first in order: NaN if there is one
-    int64_t max_count;  // how many equal it
     double sum;         // of w over all V
     bool defined;       // probabilities are numbers: max finite, T >= 0
 } row;

@@ -111,7 +111,4 @@ void command_progress_end(void);
 
 double command_seconds(void); // a monotonic clock
 
-// Whole word text[0 … length) equal to word?
-bool command_word_is(const char *text, size_t length, const char *word);
-
 #endif

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options, messages and the settings of a quern, for every subcommand (command.h).
+#include "command.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache/store.h"
+
+static const char *command_name = ""; // the subcommand whose options were parsed, for "see quern NAME --help"
+
+// ---- messages
+
+int command_fail(const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    command_progress_end();
+    fputs("quern: ", stderr);
+    vfprintf(stderr, format, list);
+    fputc('\n', stderr);
+    va_end(list);
+    return COMMAND_FAILED;
+}
+
+int command_usage(const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    fputs("quern: ", stderr);
+    vfprintf(stderr, format, list);
+    fprintf(stderr, "\nSee 'quern %s%s--help'.\n", command_name, *command_name ? " " : "");
+    va_end(list);
+    return COMMAND_USAGE;
+}
+
+void command_note(const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    command_progress_end();
+    fputs("quern: ", stderr);
+    vfprintf(stderr, format, list);
+    fputc('\n', stderr);
+    va_end(list);
+}
+
+static bool is_usage(quern_status status)
+{
+    return status == QUERN_UNKNOWN_ARGUMENT || status == QUERN_UNKNOWN_ARCH ||
+           (status >= QUERN_BAD_SYNTAX && status <= QUERN_CONFLICT);
+}
+
+int command_status(quern_status status)
+{
+    const char *message = quern_message();
+    if (is_usage(status)) return command_usage("%s", *message ? message : quern_status_text(status));
+    return command_fail("%s", *message ? message : quern_status_text(status));
+}
+
+// ---- options
+
+enum { HELP = 'h', FIRST_LONG = 1000, MAX_OPTIONS = 40 };
+
+static size_t option_count(const command_option *options)
+{
+    size_t count = 0;
+    while (options[count].name) count++;
+    return count;
+}
+
+static void print_option(const command_option *option)
+{
+    char left[64];
+    char letter[8] = "";
+    if (option->letter) snprintf(letter, sizeof letter, "-%c, ", option->letter);
+    snprintf(left, sizeof left, "%s--%s%s%s", letter, option->name, option->value ? " " : "",
+             option->value ? option->value : "");
+    printf("  %-22s %s\n", left, option->doc);
+}
+
+static void print_help(const command_syntax *syntax)
+{
+    for (const char *line = syntax->usage, *lead = "usage: "; *line; lead = "       ") {
+        size_t length = strcspn(line, "\n");
+        printf("%s%.*s\n", lead, (int)length, line);
+        line += length + (line[length] == '\n');
+    }
+    if (syntax->text) printf("\n%s", syntax->text);
+    printf("\n");
+    for (const command_option *option = syntax->options; option->name; option++) print_option(option);
+    static const command_option help = { "help", 'h', NULL, COMMAND_FLAG, NULL, 0, 0, "print this" };
+    print_option(&help);
+}
+
+// The table as getopt_long wants it.
+static void build_getopt(const command_option *options, struct option *longs, char *shorts)
+{
+    size_t n = 0, letters = 0;
+    shorts[letters++] = ':'; // a missing value is told from an unknown option
+    for (; options[n].name; n++) {
+        longs[n] = (struct option){ options[n].name, options[n].value ? required_argument : no_argument, NULL,
+                                    FIRST_LONG + (int)n };
+        if (!options[n].letter) continue;
+        shorts[letters++] = options[n].letter;
+        if (options[n].value) shorts[letters++] = ':';
+    }
+    longs[n++] = (struct option){ "help", no_argument, NULL, HELP };
+    longs[n] = (struct option){ NULL, 0, NULL, 0 };
+    shorts[letters++] = HELP;
+    shorts[letters] = 0;
+}
+
+static const command_option *option_of(const command_option *options, int code)
+{
+    if (code >= FIRST_LONG) return &options[code - FIRST_LONG];
+    for (; options->name; options++)
+        if (options->letter && options->letter == code) return options;
+    return NULL;
+}
+
+static bool store_number(const command_option *option, const char *value)
+{
+    int64_t number;
+    if (!qn_parse_int(value, &number) || number < option->min || number > option->max) {
+        command_usage("--%s %s: a whole number from %lld to %lld is needed", option->name, value,
+                      (long long)option->min, (long long)option->max);
+        return false;
+    }
+    *(int64_t *)option->target = number;
+    return true;
+}
+
+static bool store_repeat(const command_option *option, const char *value)
+{
+    command_strings *strings = option->target;
+    if (strings->count == COMMAND_MAX_STRINGS) {
+        command_usage("--%s is given more than %d times", option->name, COMMAND_MAX_STRINGS);
+        return false;
+    }
+    strings->item[strings->count++] = value;
+    return true;
+}
+
+static bool store_option(const command_option *option, const char *value)
+{
+    switch (option->type) {
+    case COMMAND_FLAG: *(bool *)option->target = true; return true;
+    case COMMAND_STRING: *(const char **)option->target = value; return true;
+    case COMMAND_NUMBER: return store_number(option, value);
+    case COMMAND_REPEAT: return store_repeat(option, value);
+    }
+    return false;
+}
+
+// The word of argv that getopt stopped at: '-x' for a letter, the word itself for a long option.
+static void report_bad_option(int code, char **argv)
+{
+    const char *word = argv[optind - 1];
+    char letter[3] = { '-', (char)optopt, 0 };
+    bool is_long = optopt == 0 || optopt >= FIRST_LONG;
+    if (code == ':')
+        command_usage("option '%s' needs a value", is_long ? word : letter);
+    else if (is_long && optopt >= FIRST_LONG)
+        command_usage("option '%s' takes no value", word);
+    else
+        command_usage("unknown option '%s'", is_long ? word : letter);
+}
+
+bool command_parse(const command_syntax *syntax, int *argc, char **argv, int *exit_status)
+{
+    struct option longs[MAX_OPTIONS + 2];
+    char shorts[2 * MAX_OPTIONS + 4];
+    command_name = argv[0];
+    *exit_status = COMMAND_USAGE;
+    if (option_count(syntax->options) > MAX_OPTIONS) return false;
+    build_getopt(syntax->options, longs, shorts);
+    opterr = 0;
+    optind = 0; // a full reset in glibc and musl alike
+    for (int code; (code = getopt_long(*argc, argv, shorts, longs, NULL)) != -1;) {
+        if (code == HELP) {
+            print_help(syntax);
+            *exit_status = COMMAND_OK;
+            return false;
+        }
+        const command_option *option = code == '?' || code == ':' ? NULL : option_of(syntax->options, code);
+        if (!option) {
+            report_bad_option(code, argv);
+            return false;
+        }
+        if (!store_option(option, optarg)) return false;
+    }
+    int operands = *argc - optind;
+    memmove(argv + 1, argv + optind, sizeof *argv * (size_t)operands);
+    *argc = operands + 1;
+    argv[*argc] = NULL;
+    *exit_status = COMMAND_OK;
+    return true;
+}
+
+// ---- the library
+
+// user: a bool, verbose. Lines are "part,level,text"; people need the text.
+static void print_log(void *user, quern_log_level level, const char *line)
+{
+    const bool *verbose = user;
+    if (*verbose) {
+        fprintf(stderr, "quern: %s\n", line);
+    } else if (level <= QUERN_LOG_WARNING) {
+        const char *text = strchr(line, ',');
+        text = text ? strchr(text + 1, ',') : NULL;
+        command_note("%s", text ? text + 1 : line);
+    }
+}
+
+static quern_status probe_database(const char *file)
+{
+    quern_store store;
+    qn_sqlite_options options = { .file = file, .access = QN_SQLITE_READ_WRITE, .busy_timeout_ms = 5000, .cap_bytes = -1 };
+    QN_TRY(qn_sqlite_open(&options, &store));
+    quern_status status = qn_sqlite_probe(&store);
+    qn_sqlite_close(&store);
+    return status;
+}
+
+quern_status command_open(const command_settings *settings, quern **q)
+{
+    static bool verbose; // outlives every quern of this process
+    verbose = settings->verbose;
+    quern_options options = QUERN_OPTIONS_INIT;
+    options.cache_file = settings->db;
+    options.compile_threads = settings->compile_threads;
+    options.log = print_log;
+    options.log_user = &verbose;
+    if (settings->db && *settings->db) QN_TRY(probe_database(settings->db));
+    return quern_open(&options, q);
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command `quern`: finds the subcommand and runs it. Knows nothing else.
+#include <stdio.h>
+#include <string.h>
+
+#include "command.h"
+
+typedef struct subcommand {
+    const char *name, *doc;
+    int (*run)(int argc, char **argv);
+} subcommand;
+
+static const subcommand subcommands[] = {
+#define X(name, doc) { #name, doc, command_##name },
+    COMMAND_LIST(X)
+#undef X
+};
+
+static void print_help(void)
+{
+    printf("quern: GPU kernels made to measure\n\nusage: quern COMMAND [operand | option]...\n\n");
+    for (size_t i = 0; i < QN_COUNT(subcommands); i++) printf("  %-8s %s\n", subcommands[i].name, subcommands[i].doc);
+    printf("\nA SPEC is one argument: 'softmax_topk V=49152 K=256 in=bf16'.\n"
+           "'quern COMMAND --help' says more, 'quern --version' prints the version.\n"
+           "Exit status: 0 success, 1 failed, 2 usage.\n");
+}
+
+static const subcommand *find(const char *name)
+{
+    for (size_t i = 0; i < QN_COUNT(subcommands); i++)
+        if (strcmp(name, subcommands[i].name) == 0) return &subcommands[i];
+    return NULL;
+}
+
+// help, -h, --help; --version. Anything else that begins with '-' is no option of the command itself.
+static int top_level_option(const char *word)
+{
+    if (strcmp(word, "--version") == 0) {
+        printf("quern %s\n", quern_version());
+        return COMMAND_OK;
+    }
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+        print_help();
+        return COMMAND_OK;
+    }
+    return command_usage("unknown option '%s'", word);
+}
+
+// Output that could not be written (a full disk, a closed pipe) is a failure whatever the subcommand said.
+static int flush_output(int exit_status)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout)) return exit_status;
+    int failed = command_fail("standard output could not be written");
+    return exit_status == COMMAND_OK ? failed : exit_status;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help();
+        return flush_output(COMMAND_USAGE);
+    }
+    if (argv[1][0] == '-') return flush_output(top_level_option(argv[1]));
+    const subcommand *command = find(argv[1]);
+    if (!command) return command_usage("unknown command '%s'", argv[1]);
+    return flush_output(command->run(argc - 1, argv + 1));
+}
