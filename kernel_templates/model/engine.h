@@ -101,9 +101,10 @@ void *map_shared(const void *p, unsigned rank, Place at); // the same offset in 
 
 // ---- shared memory
 
-// A piece of the CTA's shared memory, known by its place and size: the same for every thread and every call. Filled
-// with 0xFF, hidden bytes on both sides. Sizes without the gaps count against the launch's.
-void *shared_take(size_t bytes, size_t align, Place at);
+// A piece of the CTA's shared memory at the running offset of its scope, which moves on: the same offset, size and
+// alignment name the same piece for every thread, call and scope. Filled with 0xFF, hidden bytes on both sides. Offsets,
+// which know nothing of those gaps, count against the launch's shared memory.
+void *shared_take(size_t &offset, size_t bytes, size_t align, Place at);
 bool is_shared(const void *p);
 unsigned shared_rank(const void *p);             // the CTA of its cluster that owns these bytes
 u32 shared_address(const void *p, Place at);     // 32 bits, as instructions and descriptors have it: rank << 24 | offset
@@ -111,7 +112,7 @@ void *shared_pointer(u32 address, Place at);     // the way back; reports an add
 
 // ---- memory, from an instruction's body
 
-enum Access { READ, WRITE, ATOMIC };
+enum Access { READ, WRITE, ATOMIC, ATOMIC_READ };
 // Every check that a plain access at this place would get: bounds, inputs, unwritten bytes, data in flight, races.
 void touch(const void *p, size_t bytes, Access access, Place at);
 void load(void *to, const void *from, size_t bytes, Place at);  // touch(READ), then the copy; `to` is the body's own
@@ -180,8 +181,15 @@ void async_launch(Async *op, void *state, size_t state_bytes, void (*read)(void 
 template <class S> void async_launch(Async *op, const S &state, void (*read)(S &), void (*land)(S &))
 {
     static_assert(std::is_trivially_copyable<S>::value, "the state is copied as bytes");
-    async_launch(op, const_cast<S *>(&state), sizeof state, reinterpret_cast<void (*)(void *)>(read),
-                 reinterpret_cast<void (*)(void *)>(land));
+    struct Held {
+        S state;
+        void (*read)(S &);
+        void (*land)(S &);
+        static void run_read(void *p) { static_cast<Held *>(p)->read(static_cast<Held *>(p)->state); }
+        static void run_land(void *p) { static_cast<Held *>(p)->land(static_cast<Held *>(p)->state); }
+    };
+    Held held = {state, read, land};
+    async_launch(op, &held, sizeof held, read ? Held::run_read : nullptr, Held::run_land);
 }
 // Of the running lane: closes its open group; waits until at most `pending` of its latest groups are unfinished
 // (read_only: until their sources are read). An empty group counts. Registers of what is finished are shown.
@@ -200,7 +208,7 @@ void *cta_state(const void *key, size_t bytes, void (*end)(void *state, Place at
 
 void set_max_registers(unsigned count, bool increase, Place at); // checked, has no effect
 float approximate(float exact, u32 input, unsigned ulps); // moved by at most ulps; depends on seed, input and nothing else
-u32 choose(u32 count); // 0…count-1 by seed: where the manual leaves a choice to the hardware
+u32 choose(u32 count, u64 key); // 0…count-1 by seed and key: where the manual leaves a choice to the hardware
 
 template <class T> u64 bits(T value)
 {

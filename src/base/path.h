@@ -8,7 +8,8 @@
 // The environment, read here and nowhere else: NULL in a setuid process, when ignored, or for an empty value.
 const char *qn_environment(const char *name, bool ignore);
 
-// The cache directory from $QUERN_CACHE_DIR, $XDG_CACHE_HOME/quern (absolute only), the passwd home's .cache/quern.
+// The cache directory from $QUERN_CACHE_DIR (a relative one counts from where the process stands at this call),
+// $XDG_CACHE_HOME/quern (absolute only), the passwd home's .cache/quern. What is put is absolute.
 // Puts nothing when there is none (uid without passwd entry, no home): the caller goes on in memory.
 void qn_cache_directory(bool ignore_environment, qn_text *directory);
 
@@ -21,7 +22,8 @@ quern_status qn_directory_check(const char *directory);
 
 bool qn_is_network_fs(const char *path, const char **kind); // by statfs: nfs, lustre, gpfs, cifs, smb2, fuse, 9p, afs…
 
-quern_status qn_file_read(const char *path, qn_text *content); // FILE_ERROR with the reason
+// Reads a whole file in place of what content held. FILE_ERROR with the reason.
+quern_status qn_file_read(const char *path, qn_text *content);
 bool qn_file_exists(const char *path);
 
 #endif

@@ -29,9 +29,10 @@ typedef struct qn_kernel_plan {
 // Adds a constant; the name must outlive the plan.
 void qn_plan_constant(qn_kernel_plan *plan, const char *name, int64_t value);
 
-// Writes the text. template_dir replaces the embedded templates when not NULL. The prologue also defines THREADS,
-// MIN_CTAS, CLUSTER, SHARED_BYTES, QN_ARCH (90 …), QN_ARCH_SUFFIX ('a' …) and the macro QN_ENTRY (the symbol).
-// line_info: absolute #line directives under the virtual root "/quern/". BAD_TEMPLATE names the file.
+// Writes the text, in place of what source held. template_dir replaces the embedded templates when not NULL. The
+// prologue also has the constants THREADS, MIN_CTAS, CLUSTER, SHARED_BYTES, and the macros QN_ARCH (90 …), QN_ARCH_SUFFIX
+// ('a' …, or 0), which #if can test, and QN_ENTRY (the symbol). An include is found beside the including file or below
+// the root. line_info: absolute #line directives under the virtual root "/quern/". BAD_TEMPLATE names the file.
 quern_status qn_source_write(const qn_kernel_plan *plan, int cc, char suffix, const char *template_dir, bool line_info,
                              qn_text *source);
 

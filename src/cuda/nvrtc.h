@@ -55,7 +55,8 @@ typedef struct qn_compiled {
 quern_status qn_nvrtc_compile(const qn_nvrtc *nvrtc, const qn_compile *request, qn_compiled *compiled);
 void qn_compiled_fini(qn_compiled *compiled);
 
-// Registers, static shared and local bytes of a kernel, read from the cubin (ELF: .nv.info). -1 where not found.
+// Registers, static shared and local bytes of a kernel (entry NULL: the first one), read from the cubin. -1 where not
+// found; safe on any bytes.
 void qn_cubin_resources(const void *image, size_t bytes, const char *entry, int *registers, int *shared, int *local);
 // ELF magic, machine EM_CUDA, and the section table inside the bytes.
 bool qn_cubin_is_plausible(const void *image, size_t bytes);

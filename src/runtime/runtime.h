@@ -16,6 +16,18 @@
 #include "ops/family.h"
 
 enum { QN_GENERATOR_VERSION = 1 }; // raise when the same plan means another kernel; it is in the key
+enum { QN_KEY_VERSION = 1 };       // of the key's own layout
+
+// The items of a key (base/key.h), in this order; one OPTION for each option.
+enum {
+    QN_KEY_TAG_VERSION = 'V',   // int
+    QN_KEY_TAG_GENERATOR = 'G', // int
+    QN_KEY_TAG_ARCH = 'A',      // "sm_90a"
+    QN_KEY_TAG_KIND = 'K',      // int, 1 = cubin
+    QN_KEY_TAG_ENTRY = 'E',     // the symbol
+    QN_KEY_TAG_OPTION = 'O',
+    QN_KEY_TAG_SOURCE = 'S'     // the final text
+};
 
 // An image and where it came from. Counted by the quern that holds it: lives until quern_close and the last release.
 typedef struct qn_image {

@@ -18,7 +18,7 @@ int command_fail(const char *format, ...)
 {
     va_list list;
     va_start(list, format);
-    command_progress_end();
+    command_progress_clear();
     fputs("quern: ", stderr);
     vfprintf(stderr, format, list);
     fputc('\n', stderr);
@@ -41,7 +41,7 @@ void command_note(const char *format, ...)
 {
     va_list list;
     va_start(list, format);
-    command_progress_end();
+    command_progress_clear();
     fputs("quern: ", stderr);
     vfprintf(stderr, format, list);
     fputc('\n', stderr);

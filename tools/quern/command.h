@@ -107,6 +107,7 @@ bool command_choose_archs(const char *list, command_archs *archs, int *exit_stat
 
 // ---- progress of work that takes over a second: one line on stderr, rewritten, only on a terminal. Thread-safe.
 void command_progress(size_t done, size_t total, const char *what);
+void command_progress_clear(void); // takes the line away for a message
 void command_progress_end(void);
 
 double command_seconds(void); // a monotonic clock

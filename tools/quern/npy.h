@@ -27,8 +27,8 @@ typedef struct npy_array {
     void *data;         // malloc'ed, owned
 } npy_array;
 
-// Reads a whole file. FILE_ERROR when it cannot be read, BAD_FILE when it is not such an array; messages begin with
-// the path. expected_fortran and big-endian files are refused, as are types beyond quern_dtype's.
+// Reads a whole file. FILE_ERROR when it cannot be read, BAD_FILE when it is not such an array (another type, Fortran
+// order, truncated, …); messages begin with the path.
 quern_status npy_read(const char *path, npy_array *array);
 void npy_fini(npy_array *array);
 

@@ -30,11 +30,18 @@ void command_progress(size_t done, size_t total, const char *what)
     pthread_mutex_unlock(&lock);
 }
 
-void command_progress_end(void)
+void command_progress_clear(void)
 {
     pthread_mutex_lock(&lock);
     if (shown) fputs("\r\033[K", stderr);
     shown = false;
+    pthread_mutex_unlock(&lock);
+}
+
+void command_progress_end(void)
+{
+    command_progress_clear();
+    pthread_mutex_lock(&lock);
     started = 0;
     pthread_mutex_unlock(&lock);
 }

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of the SQLite store share. Included by cache/sqlite_*.c only.
+//
+//   sqlite_store.c    qn_sqlite_open, close, probe; the session of this process; one use at a time
+//   sqlite_file.c     from a path to a connection: creating the file, the URI, flags, read-only, seal, format checks
+//   sqlite_status.c   SQLite's result codes → statuses and messages
+//   sqlite_row.c      one row of table kernel: reading, copying, judging
+//   sqlite_get.c      get, list            sqlite_put.c   put, remove, the cap
+//   sqlite_verify.c   info, verify         sqlite_prune.c prune
+//   sqlite_merge.c    import               sqlite_ship.c  export, seal        sqlite_repair.c repair
+#ifndef QN_CACHE_SQLITE_PRIVATE_H
+#define QN_CACHE_SQLITE_PRIVATE_H
+
+#include <pthread.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "base/key.h"
+#include "cache/schema.h"
+#include "cache/store.h"
+
+// A process's connection. A forked child finds another process's session and makes its own (promise 3).
+typedef struct qn_session {
+    pid_t pid;
+    pthread_mutex_t mutex;
+    atomic_bool in_use; // what a child may ask of the session it inherited, whose mutex it may not touch
+    sqlite3 *db;        // NULL: not open yet, or an empty database that may not be written
+    bool open;
+    bool read_only, sealed;
+    quern_status refused;    // a verdict on the file that trying again does not change
+    qn_message_mark refusal; // and its message
+} qn_session;
+
+typedef struct qn_sqlite {
+    char *file; // absolute
+    qn_sqlite_access access;
+    int busy_timeout_ms;
+    int64_t cap_bytes;
+    bool allow_network_fs;
+    qn_log log;
+    atomic_bool warned_network;
+    _Atomic(qn_session *) session;
+} qn_sqlite;
+
+// The only way to the connection: between begin and end this thread has it to itself, and SIGXFSZ is held back.
+typedef struct qn_use {
+    qn_sqlite *store;
+    qn_session *session;
+    sqlite3 *db; // NULL: there is nothing in this database and it cannot be written
+    sigset_t old_mask;
+    bool was_pending;
+    const char *network; // the kind of file system that made this store read-only, to be warned of without a lock held
+} qn_use;
+quern_status qn_use_begin(qn_sqlite *store, qn_use *use);
+void qn_use_end(qn_use *use);
+
+qn_sqlite *qn_sqlite_of(quern_store *store); // NULL: a store of another make
+bool qn_sqlite_same_file(const qn_sqlite *a, const qn_sqlite *b);
+
+// SIGXFSZ is blocked in this thread, and one that arrives meanwhile is swallowed: a file size limit is an error code.
+void qn_signal_hold(sigset_t *old_mask, bool *was_pending);
+void qn_signal_release(const sigset_t *old_mask, bool was_pending);
+
+// ---- sqlite_file.c
+typedef enum qn_verdict {
+    QN_VERDICT_OURS,
+    QN_VERDICT_EMPTY // no table at all: a database about to be made
+} qn_verdict;
+
+// *network is set when the file system makes it read-only.
+quern_status qn_session_open(qn_sqlite *store, qn_session *session, const char **network);
+void qn_session_close(qn_session *session);
+// A plain connection with our settings and no look at the content. mode: "ro", "rw"; immutable for sealed files.
+quern_status qn_connect(const qn_sqlite *store, const char *file, bool writable, bool immutable, sqlite3 **db);
+quern_status qn_check_format(const qn_sqlite *store, sqlite3 *db, qn_verdict *verdict, bool *sealed);
+quern_status qn_create_tables(const qn_sqlite *store, sqlite3 *db);
+// Makes an empty file, 0600 whatever the umask. errno, EEXIST included; 0 when made.
+int qn_create_file(const char *file);
+// Reads through the connection's own descriptor; false past the end or on an error.
+bool qn_read_raw(sqlite3 *db, void *bytes, int count, int64_t offset);
+
+// ---- sqlite_status.c
+quern_status qn_sqlite_status(sqlite3 *db, int code);
+// The status of a failed call, with the message "FILE: doing: why; way out".
+quern_status qn_sqlite_fail(const qn_sqlite *store, sqlite3 *db, int code, const char *doing);
+quern_status qn_sqlite_refuse_write(const qn_sqlite *store, const qn_session *session);
+
+// ---- statements
+int qn_prepare(sqlite3 *db, const char *sql, sqlite3_stmt **statement);
+int qn_exec(sqlite3 *db, const char *sql);
+int qn_query_int(sqlite3 *db, const char *sql, int64_t *value); // the first column of the first row
+int qn_begin_immediate(qn_use *use); // SQLITE_READONLY when the file has been sealed meanwhile
+// Commits if code is SQLITE_DONE or SQLITE_OK, else rolls back; the result of the whole.
+int qn_end_transaction(sqlite3 *db, int code);
+
+// ---- sqlite_row.c
+#define QN_ROW_HEAD                                                                                            \
+    "id,hash,key,toolchain,arch,entry,spec,kind,sum,regs,smem,lmem,compile_us,created,used,rowsum,length(image)"
+#define QN_ROW_ALL QN_ROW_HEAD ",image"
+
+typedef struct qn_row {
+    int64_t id;
+    bool sound;          // types are right, and the row's own sum is (it covers all but key, image and used)
+    quern_record record; // into bytes
+    qn_text bytes;
+} qn_row;
+
+int qn_row_read(qn_row *row, sqlite3_stmt *statement); // SQLITE_OK, SQLITE_NOMEM; copies everything
+void qn_row_fini(qn_row *row);
+quern_status qn_row_sum(const quern_record *record, qn_hash *sum);
+bool qn_key_is_right(const quern_record *record);   // key hashes to hash
+bool qn_image_is_right(const quern_record *record); // image hashes to sum
+
+// Every row in the order of ids, one read transaction a row: no lock is held while each runs, and it may change rows.
+// Damaged rows come too (sound = false). Nonzero from each stops.
+typedef int (*qn_row_fn)(void *user, const qn_row *row);
+quern_status qn_walk(qn_sqlite *store, bool with_images, qn_row_fn each, void *user);
+
+// ---- sqlite_put.c; inside a transaction
+int qn_drop_row(sqlite3 *db, int64_t id);
+int qn_put_row(qn_use *use, const quern_record *record, bool *added);
+int qn_make_room(sqlite3 *db, int64_t limit, int64_t *removed, int64_t *removed_bytes); // least recently used first
+quern_status qn_check_record(const quern_record *record);
+int64_t qn_now(void);
+
+// ---- the callbacks of quern_store
+quern_status qn_sqlite_get(void *self, const quern_record *wanted, const char *toolchain, quern_record_fn found, void *user);
+quern_status qn_sqlite_put(void *self, const quern_record *record);
+quern_status qn_sqlite_list(void *self, int with_images, quern_record_fn each, void *user);
+quern_status qn_sqlite_remove(void *self, const quern_record *record);
+
+#endif

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// The model's machine as the engine's own files see it: lanes, warps, CTAs, clusters, the launch, and what each file
+// gives the others. Instructions' bodies see engine.h only.
+//
+//   scheduler.cpp  a launch: which clusters are resident, which lane runs; waiting and waking
+//   report.cpp     fail(): the text, positions of all warps, leaving the case
+//   warp.cpp       warp and warpgroup operations         barrier.cpp  CTA and cluster barriers
+//   shared.cpp     pieces and addresses of shared memory  device.cpp   buffers of device memory
+//   access.cpp     the checks of an access: written, in flight, raced (the access build); hooks.cpp calls them
+//   clock.cpp      who has seen what: vector clocks        atomic.cpp   atomics, flags, fences
+//   mbarrier.cpp   mbarriers                               async.cpp    operations that land late
+//   chance.cpp     everything drawn from the seed          runner.cpp   the program around it all
+#ifndef QN_MODEL_MACHINE_H
+#define QN_MODEL_MACHINE_H
+
+#include "engine.h"
+#include "fibre.h"
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace qm {
+
+// ---- clocks: what a warp has seen of each other warp, and of each mbarrier of the cluster (indices after the warps)
+
+typedef std::vector<u32> Clock;
+
+// One access or one other thing that a lane did, small enough to be kept for every byte: the lane (of the cluster), its
+// warp's count of synchronisations then (which orders lanes of one warp), the warp's count of releases then (which
+// orders warps), atomic or not. 0 is no event.
+typedef u64 Event;
+
+// ---- the machine
+
+struct Warp;
+struct Cta;
+struct Cluster;
+struct AsyncGroups;
+
+enum LaneState { READY, BLOCKED, DONE };
+
+struct Lane {
+    Self me; // first: `self` points here
+    Fibre fibre;
+    LaneState state = DONE;
+    Place at = {nullptr, 0, nullptr}; // where it was last seen
+    Warp *warp = nullptr;
+    Cta *cta = nullptr;
+    u32 index = 0;                // of the cluster
+    int result = 0;               // of its last barrier with a reduction
+    bool cluster_arrived = false; // arrived and not yet waited
+    u64 cluster_phase = 0;        // of that arrival
+    u32 proxy_fence = 0;          // its warp's synchronisation count at its last fence.proxy.async; 0 none
+    bool fenced = false;          // a thread fence since its last release
+    Clock seen;                   // joined by relaxed atomic reads, for a later fence
+    std::shared_ptr<AsyncGroups> groups;
+};
+
+struct WarpOp { // one operation of a warp or warpgroup that is being gathered
+    Gather gather;
+    u32 arrived;
+    Carry carry;
+};
+
+struct Warp {
+    Cta *cta = nullptr;
+    Lane *lane = nullptr; // its 32
+    unsigned index = 0;   // of the cluster
+    u32 ready = 0, live = 0;
+    std::vector<WarpOp *> ops; // incomplete ones
+    u32 synchronised = 1, released = 1;
+    Clock clock;
+};
+
+struct Barrier {
+    int want = 0, come = 0; // threads, counted by whole warps
+    BarrierKind kind = BARRIER_SYNC;
+    int value = 0; // of a reduction, so far
+    std::vector<Lane *> waiting;
+    std::vector<u32> arrived; // lanes of each warp
+    Clock clock;
+    Place first = {nullptr, 0, nullptr};
+};
+
+struct Piece {
+    size_t offset;  // as the kernel's text counts: without gaps
+    size_t bytes, align;
+    size_t at;      // in the arena
+};
+
+struct CtaState {
+    const void *key;
+    std::vector<char> bytes;
+    void (*end)(void *, Place);
+};
+
+struct Cta {
+    Cluster *cluster = nullptr;
+    Dim block = {0, 0, 0};
+    unsigned rank = 0;
+    unsigned live = 0; // threads that have not ended
+    char *arena = nullptr;
+    size_t used = 0; // of the arena
+    std::vector<Piece> pieces;
+    Barrier barrier[16];
+    WarpOp *group[8] = {}; // the operation that each warpgroup gathers
+    u32 group_come[8] = {};
+    unsigned group_registers[8] = {};
+    std::vector<std::unique_ptr<CtaState>> states;
+};
+
+struct Mbarrier {
+    u32 index = 0; // in clocks, after the warps
+    u32 expected = 0, pending = 0;
+    int64_t tx = 0;
+    u64 phase = 0;
+    Event made = 0;
+    std::vector<Lane *> waiting;
+    Clock gathering, done; // of arrivals of this phase, and of all completed ones
+};
+
+struct Cluster { // a slot: clusters of the grid follow each other in it
+    std::vector<Cta> ctas;
+    std::vector<Warp> warps;
+    std::vector<Lane> lanes;
+    unsigned slot = 0;
+    unsigned live = 0; // threads
+    unsigned arrived = 0;
+    u64 phase = 0;
+    std::vector<Lane *> waiting;
+    Clock gathering, done;
+    std::unordered_map<void *, Mbarrier> mbarriers;
+    u32 mbarriers_made = 0;
+    std::unordered_map<void *, Clock> released; // by release stores and atomics, for acquires of the same address
+    unsigned warp_count() const { return (unsigned)warps.size(); }
+};
+
+// What the host asks for (runner.cpp reads it).
+struct Buffer {
+    std::string name;
+    char *begin, *end;
+    bool input;
+};
+struct Launch {
+    void (*entry)(const void *parameters) = nullptr;
+    const void *parameters = nullptr;
+    Dim grid = {1, 1, 1};
+    unsigned threads = 0, cluster = 1;
+    size_t shared_bytes = 0;
+    unsigned resident = 1; // CTAs at a time, at least one cluster's
+    Limits limits = {80, 0, 0, 1};
+    bool shuffle = false;
+    u32 seed = 1;
+    std::vector<Buffer> buffers;
+};
+extern Launch launch;
+extern bool checking; // races, unwritten bytes, data in flight: the access build
+
+struct Counts {
+    u64 switches, operations, barriers, landings, accesses;
+};
+extern Counts counts;
+
+// ---- scheduler.cpp
+bool run_launch();                // false: a fault, in fault_text
+Lane *current();                  // the running lane
+std::vector<Cluster> &clusters(); // resident ones
+void wait_at(Place at);           // this lane blocks until wake()
+void wake(Lane *lane);
+void give_way();                  // this lane stays ready, others go first
+void leave_case();                // this lane goes to the main stack and is never come back to
+extern Fibre main_fibre;
+
+// ---- report.cpp
+struct CaseOver {}; // thrown by fail() on the main stack
+extern std::string fault_text;
+void fault_reset();
+[[noreturn]] void fail_pc(void *pc, const char *what, const char *format, ...) __attribute__((format(printf, 3, 4)));
+std::string positions();
+std::string position_of_lane();
+
+// ---- barrier.cpp
+void cluster_thread_ended(Cluster *cluster);
+
+// ---- chance.cpp
+void chance_seed(u32 seed);
+u32 chance(u32 count); // 0…count-1
+bool shuffled_one_in(u32 count);
+
+// ---- clock.cpp
+void release_into(Warp *warp, Clock &clock);
+void acquire_from(Warp *warp, const Clock &clock);
+void join(Clock &into, const Clock &from);
+Event event_now(const Lane *lane, bool atomic);
+unsigned event_lane(Event e);
+u32 event_synchronised(Event e);
+bool event_ordered(Event e, Event mine, const Lane *lane); // did e happen before the lane's `mine`, or do both atomically?
+
+// ---- shared.cpp
+enum { ARENA_BYTES = 512 << 10, MAX_CLUSTER = 16 };
+void shared_begin(Cluster *cluster); // arenas of a slot, hidden
+void shared_end(Cta *cta);
+size_t shared_offset(const void *p); // in the slots' whole range
+Cta *shared_cta(const void *p);
+const Piece *shared_piece(const void *p, size_t bytes); // null: not inside one
+char *shared_arena(unsigned slot, unsigned rank);
+const char *shared_check(const void *p, size_t bytes); // null, or what is wrong
+
+// ---- device.cpp
+void device_begin();
+const char *device_check(const void *p, size_t bytes, Access access, std::string &text); // null, or what is wrong
+bool is_device(const void *p);
+
+// ---- access.cpp
+void access_begin(Cluster *cluster);
+void access_piece(const void *p, size_t bytes);
+void access_end(Cta *cta, Place at);
+void access_mbarrier(const void *p, bool live);
+void access_source(const void *p, size_t bytes, bool begins, bool proxy, Place at);
+void access_target(const void *p, size_t bytes, bool proxy, Place at); // in flight from now on
+void access_landed(const void *p, size_t bytes, const Mbarrier *by, u64 phase); // by null: until access_claimed
+void access_claimed(const void *p, size_t bytes);                       // this lane waited for them: as if it wrote them
+void access_checked(const void *p, size_t bytes, Access access, Place at, void *pc);
+
+// ---- mbarrier.cpp
+void mbarrier_signal(void *bar, u32 arrivals, u32 bytes, Place at); // by the copy engine
+Mbarrier *mbarrier_find(Cluster *cluster, void *bar);
+bool mbarrier_raise(void *bar, u32 count, Place at); // one more pending arrival
+
+// ---- async.cpp
+bool async_pending();
+bool async_step(bool now); // moves what is due, or with `now` the next one; says whether something moved
+void async_end(Cta *cta, Place at);
+void async_reset();
+bool hidden_check(const void *p, size_t bytes, Place *by);
+
+} // namespace qm
+#endif

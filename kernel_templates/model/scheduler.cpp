@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// A launch: clusters of the grid take their slots, lanes run one after another until they wait, operations in flight
+// land in between. With `shuffle` the order of clusters, warps and lanes comes from the seed.
+//   (1) A lane that waits hands over to the next ready lane of its warp, else to the scheduler.
+//   (2) Nothing ready and nothing in flight, while lanes wait: a deadlock.
+//   (3) A fault leaves everything as it is; the next launch makes all of it anew.
+#include "machine.h"
+
+#include <algorithm>
+#include <sys/mman.h>
+
+#ifdef QN_MODEL_ASAN
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace qm {
+
+Self *self;
+Launch launch;
+Counts counts;
+Fibre main_fibre;
+
+#ifdef QN_MODEL_ASAN
+enum { STACK_BYTES = 256 << 10 };
+#else
+enum { STACK_BYTES = 64 << 10 };
+#endif
+enum { PAGE = 4096, MAX_SLOTS = 32, MAX_RESIDENT_LANES = 16384 };
+
+static std::vector<Cluster> slots;
+static std::vector<u32> order; // clusters of the grid, next last
+static Warp *running_warp;
+static char *stacks;
+static size_t stack_count;
+static bool stacks_dirty; // a fault left frames on them
+
+Lane *current() { return reinterpret_cast<Lane *>(self); }
+std::vector<Cluster> &clusters() { return slots; }
+const Limits &limits() { return launch.limits; }
+
+// ---- switching
+
+static void go(Lane *from, Lane *to, bool last)
+{
+    counts.switches++;
+    self = to ? &to->me : nullptr;
+    fibre_switch(from ? &from->fibre : &main_fibre, to ? &to->fibre : &main_fibre, last);
+}
+
+static Lane *pick(Warp *warp)
+{
+    u32 ready = warp->ready;
+    if (!ready) return nullptr;
+    if (launch.shuffle) {
+        u32 upper = ready & ~0u << chance(32);
+        if (upper) ready = upper;
+    }
+    return &warp->lane[__builtin_ctz(ready)];
+}
+
+void wait_at(Place at)
+{
+    Lane *a = current();
+    a->state = BLOCKED;
+    a->at = at;
+    a->warp->ready &= ~(1u << a->me.lane);
+    go(a, pick(running_warp), false);
+}
+
+void wake(Lane *lane)
+{
+    lane->state = READY;
+    lane->warp->ready |= 1u << lane->me.lane;
+}
+
+void give_way() { go(current(), nullptr, false); }
+
+void leave_case()
+{
+    stacks_dirty = true;
+    go(current(), nullptr, true);
+}
+
+// ---- lanes
+
+static void cta_ended(Cta *cta)
+{
+    Place at = {"", 0, "end of the CTA"};
+    for (int i = 0; i < 16; i++)
+        if (cta->barrier[i].come)
+            fail(cta->barrier[i].first, "%d threads have arrived at barrier %d when the CTA ends", cta->barrier[i].come, i);
+    async_end(cta, at);
+    access_end(cta, at);
+    for (auto &state : cta->states)
+        if (state->end) state->end(state->bytes.data(), at);
+    cta->states.clear();
+    shared_end(cta);
+}
+
+static void lane_body()
+{
+    launch.entry(launch.parameters);
+    Lane *a = current();
+    a->at = {"", 0, "end"};
+    a->state = DONE;
+    u32 bit = 1u << a->me.lane;
+    a->warp->ready &= ~bit;
+    a->warp->live &= ~bit;
+    a->cta->live--;
+    a->cta->cluster->live--;
+    if (a->cta->live == 0) cta_ended(a->cta);
+    cluster_thread_ended(a->cta->cluster);
+    go(a, pick(running_warp), true);
+}
+
+static void make_stacks(size_t count)
+{
+    if (count > stack_count) {
+        if (stacks) munmap(stacks, stack_count * STACK_BYTES);
+        stacks = static_cast<char *>(mmap(nullptr, count * STACK_BYTES, PROT_READ | PROT_WRITE,
+                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+        if (stacks == MAP_FAILED) {
+            stacks = nullptr, stack_count = 0;
+            fail({"", 0, "launch"}, "the model has no memory for %zu lanes' stacks", count);
+        }
+        stack_count = count;
+        for (size_t i = 0; i < count; i++) mprotect(stacks + i * STACK_BYTES, PAGE, PROT_NONE);
+        stacks_dirty = true;
+    }
+#ifdef QN_MODEL_ASAN
+    if (stacks_dirty) __asan_unpoison_memory_region(stacks, stack_count * STACK_BYTES);
+#endif
+    stacks_dirty = false;
+}
+
+static void make_lane(Cluster *c, Lane *a, unsigned index, unsigned padded)
+{
+    unsigned thread = index % padded;
+    a->cta = &c->ctas[index / padded];
+    a->warp = &c->warps[index / 32];
+    a->index = index;
+    a->me.tid = {thread, 0, 0};
+    a->me.bid = a->cta->block;
+    a->me.bdim = {launch.threads, 1, 1};
+    a->me.gdim = launch.grid;
+    a->me.cdim = {launch.cluster, 1, 1};
+    a->me.lane = thread % 32, a->me.warp = thread / 32, a->me.thread = thread;
+    a->me.rank = a->cta->rank;
+    a->me.cluster_id = a->cta->block.x / launch.cluster;
+    if (thread >= launch.threads) return; // fills up the last warp: never runs
+    a->state = READY;
+    a->warp->ready |= 1u << a->me.lane;
+    a->warp->live |= 1u << a->me.lane;
+    // Stacks that begin at the same offset of a page group fight for the same cache set.
+    size_t colour = (index % 29) * 192;
+    char *stack = stacks + (c->slot * c->lanes.size() + index) * STACK_BYTES;
+    a->fibre.stack = stack + PAGE;
+    a->fibre.bytes = STACK_BYTES - PAGE - colour;
+    fibre_make(&a->fibre, lane_body);
+}
+
+static void make_cluster(Cluster *c, u32 number)
+{
+    unsigned per_row = launch.grid.x / launch.cluster, padded = (launch.threads + 31) / 32 * 32;
+    unsigned slot = c->slot;
+    *c = Cluster();
+    c->slot = slot;
+    c->ctas.resize(launch.cluster);
+    c->warps.resize(padded / 32 * launch.cluster);
+    c->lanes.resize((size_t)padded * launch.cluster);
+    c->live = launch.threads * launch.cluster;
+    for (unsigned r = 0; r < launch.cluster; r++) {
+        Cta &cta = c->ctas[r];
+        cta.cluster = c, cta.rank = r, cta.live = launch.threads, cta.arena = shared_arena(slot, r);
+        cta.block = {number % per_row * launch.cluster + r, number / per_row % launch.grid.y,
+                     number / per_row / launch.grid.y};
+    }
+    for (unsigned w = 0; w < c->warps.size(); w++) {
+        Warp &warp = c->warps[w];
+        warp.index = w, warp.cta = &c->ctas[w / (padded / 32)], warp.lane = &c->lanes[(size_t)w * 32];
+        if (checking) warp.clock.assign(c->warps.size(), 0);
+    }
+    for (unsigned i = 0; i < c->lanes.size(); i++) make_lane(c, &c->lanes[i], i, padded);
+    shared_begin(c);
+    access_begin(c);
+}
+
+// ---- the loop
+
+static void begin()
+{
+    u32 total = launch.grid.x / launch.cluster * launch.grid.y * launch.grid.z;
+    unsigned padded = (launch.threads + 31) / 32 * 32;
+    unsigned lanes = padded * launch.cluster;
+    unsigned want = std::max(1u, launch.resident / launch.cluster);
+    unsigned most = std::max(1u, std::min<unsigned>(MAX_SLOTS, MAX_RESIDENT_LANES / lanes));
+    chance_seed(launch.seed);
+    device_begin();
+    async_reset();
+    order.resize(total);
+    for (u32 i = 0; i < total; i++) order[i] = total - 1 - i;
+    if (launch.shuffle)
+        for (u32 i = total; i > 1; i--) std::swap(order[i - 1], order[chance(i)]);
+    slots.clear();
+    slots.resize(std::min(total, std::min(want, most)));
+    make_stacks((size_t)lanes * slots.size());
+    for (unsigned s = 0; s < slots.size(); s++) {
+        slots[s].slot = s;
+        make_cluster(&slots[s], order.back());
+        order.pop_back();
+    }
+}
+
+// Ended clusters make room; says whether lanes are left.
+static bool refill()
+{
+    bool left = false;
+    for (Cluster &c : slots) {
+        if (!c.live && !order.empty()) {
+            make_cluster(&c, order.back());
+            order.pop_back();
+        }
+        left = left || c.live;
+    }
+    return left;
+}
+
+static void run()
+{
+    std::vector<Warp *> warps;
+    begin();
+    while (refill()) {
+        warps.clear();
+        for (Cluster &c : slots)
+            for (Warp &w : c.warps)
+                if (w.live) warps.push_back(&w);
+        if (launch.shuffle)
+            for (size_t i = warps.size(); i > 1; i--) std::swap(warps[i - 1], warps[chance((u32)i)]);
+        bool moved = false;
+        for (Warp *w : warps) {
+            if (async_pending()) moved = async_step(false) || moved;
+            if (!w->ready) continue;
+            moved = true;
+            running_warp = w;
+            go(nullptr, pick(w), false);
+            if (!fault_text.empty()) return;
+        }
+        if (!moved && !(async_pending() && async_step(true)))
+            fail({"", 0, "launch"}, "deadlock: no lane can go on");
+    }
+}
+
+bool run_launch()
+{
+    fault_reset();
+    counts = Counts();
+    self = nullptr;
+    try {
+        if (launch.grid.x && launch.grid.y && launch.grid.z) run();
+    } catch (const CaseOver &) {
+    }
+    self = nullptr;
+    return fault_text.empty();
+}
+
+} // namespace qm

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The environment, and the choice of the cache directory. Called by runtime/open.c and tools.
+//   (1) getenv stands here and nowhere else.
+//   (2) A choice is never the working directory by accident, nor a name in /tmp that another user can foresee.
+#include "base/path.h"
+
+#include <errno.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+const char *qn_environment(const char *name, bool ignore)
+{
+    const char *value = ignore ? NULL : secure_getenv(name);
+    return value && *value ? value : NULL;
+}
+
+// Puts an absolute path; a relative one, which only $QUERN_CACHE_DIR may be, is taken from where the process stands now.
+static void put_absolute(qn_text *directory, const char *path)
+{
+    if (path[0] != '/') {
+        char *here = getcwd(NULL, 0);
+        if (!here) return;
+        qn_text_putf(directory, "%s/", here);
+        free(here);
+    }
+    qn_text_puts(directory, path);
+}
+
+// Puts <home>/.cache/quern of the effective user, if the passwd entry names a home that exists.
+static void put_home_cache(qn_text *directory)
+{
+    struct passwd entry, *found = NULL;
+    struct stat home;
+    size_t bytes = 1024;
+
+    for (;;) {
+        char *buffer = malloc(bytes);
+        if (!buffer) return;
+        int error = getpwuid_r(geteuid(), &entry, buffer, bytes, &found);
+        if (!error && found && found->pw_dir && found->pw_dir[0] == '/' && !stat(found->pw_dir, &home) &&
+            S_ISDIR(home.st_mode)) {
+            qn_text_putf(directory, "%s%s.cache/quern", found->pw_dir, found->pw_dir[1] ? "/" : "");
+        }
+        free(buffer);
+        if (error != ERANGE || bytes > (1u << 20)) return;
+        bytes *= 2;
+    }
+}
+
+void qn_cache_directory(bool ignore_environment, qn_text *directory)
+{
+    const char *own = qn_environment("QUERN_CACHE_DIR", ignore_environment);
+    const char *xdg = qn_environment("XDG_CACHE_HOME", ignore_environment);
+
+    if (own) put_absolute(directory, own);
+    else if (xdg && xdg[0] == '/') qn_text_putf(directory, "%s/quern", xdg);
+    else put_home_cache(directory);
+}

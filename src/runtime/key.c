@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What makes a kernel: its text, the compiler's options, and the key, which is all of it and nothing else. Not in the key:
+// driver, device index, paths, times, the compiler's own version (a column of the row), the spec's text.
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/private.h"
+
+quern_status qn_kernel_source(quern *q, const qn_kernel_plan *plan, const qn_arch *arch, qn_text *source)
+{
+    return qn_source_write(plan, arch->cc, arch->suffix, q->template_dir, q->line_info, source);
+}
+
+// No include path, no fused multiply-add but where the text says so: results are the text's alone.
+void qn_compile_options(const quern *q, const qn_arch *arch, qn_options *options)
+{
+    size_t n = 0;
+    snprintf(options->arch, sizeof options->arch, "--gpu-architecture=%s", arch->name);
+    options->item[n++] = options->arch;
+    options->item[n++] = "--std=c++17";
+    options->item[n++] = "--fmad=false";
+    if (q->line_info) options->item[n++] = "-lineinfo";
+    options->count = n;
+}
+
+quern_status qn_kernel_key(quern *q, const char *source, const char *entry, const qn_arch *arch, qn_text *key)
+{
+    qn_options options;
+    qn_compile_options(q, arch, &options);
+    qn_key_put_int(key, QN_KEY_TAG_VERSION, QN_KEY_VERSION);
+    qn_key_put_int(key, QN_KEY_TAG_GENERATOR, QN_GENERATOR_VERSION);
+    qn_key_put_string(key, QN_KEY_TAG_ARCH, arch->name);
+    qn_key_put_int(key, QN_KEY_TAG_KIND, QN_KIND_CUBIN);
+    qn_key_put_string(key, QN_KEY_TAG_ENTRY, entry);
+    for (size_t i = 0; i < options.count; i++) qn_key_put_string(key, QN_KEY_TAG_OPTION, options.item[i]);
+    qn_key_put_string(key, QN_KEY_TAG_SOURCE, source);
+    return qn_text_check(key);
+}

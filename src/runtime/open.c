@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// quern_open, quern_close and the counters. Reads options and environment once, opens nothing: databases, NVRTC and the
+// driver are opened by the first call that needs them.
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/path.h"
+#include "runtime/private.h"
+
+enum {
+    DEFAULT_BUSY_MS = 5000,
+    DEFAULT_FLIGHT_MS = 60000,
+    DEFAULT_COMPILE_MS = 120000,
+    MAX_COMPILE_THREADS = 1024
+};
+static const int64_t kDefaultCap = (int64_t)1 << 30;
+
+int64_t qn_now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+// ---- structures that grow
+
+quern_status qn_take_sized(const char *what, const void *from, void *to, size_t bytes)
+{
+    size_t given;
+    memcpy(&given, from, sizeof given);
+    if (given < sizeof given || given > 65536)
+        return qn_fail(QUERN_BAD_ARGUMENT, "%s: size = %zu is not a structure's: start from its INIT macro", what, given);
+    for (size_t i = bytes; i < given; i++)
+        if (((const unsigned char *)from)[i])
+            return qn_fail(QUERN_BAD_ARGUMENT,
+                           "%s: size = %zu, this library knows %zu bytes and a member beyond them is set: "
+                           "use a newer library or leave it 0",
+                           what, given, bytes);
+    memcpy(to, from, given < bytes ? given : bytes);
+    memcpy(to, &bytes, sizeof bytes);
+    return QUERN_OK;
+}
+
+void qn_copy_sized(void *to, const void *from, size_t bytes)
+{
+    size_t given;
+    memcpy(&given, to, sizeof given);
+    if (given < sizeof given) return;
+    size_t count = given < bytes ? given : bytes;
+    memcpy((char *)to + sizeof given, (const char *)from + sizeof given, count - sizeof given);
+}
+
+// ---- options
+
+static quern_status check_int(const char *name, int64_t value, int64_t min, int64_t max)
+{
+    if (value >= min && value <= max) return QUERN_OK;
+    return qn_fail(QUERN_BAD_ARGUMENT, "options.%s = %lld: %lld … %lld is allowed", name, (long long)value,
+                   (long long)min, (long long)max);
+}
+
+static quern_status check_options(const quern_options *o)
+{
+    QN_TRY(check_int("mode", o->mode, QUERN_MODE_DEFAULT, QUERN_MODE_OFF));
+    QN_TRY(check_int("toolchain", o->toolchain, QUERN_TOOLCHAIN_ANY, QUERN_TOOLCHAIN_EXACT));
+    QN_TRY(check_int("busy_timeout_ms", o->busy_timeout_ms, -1, INT_MAX));
+    QN_TRY(check_int("flight_timeout_ms", o->flight_timeout_ms, -1, INT_MAX));
+    QN_TRY(check_int("compile_timeout_ms", o->compile_timeout_ms, -1, INT_MAX));
+    QN_TRY(check_int("compile_threads", o->compile_threads, 0, MAX_COMPILE_THREADS));
+    QN_TRY(check_int("cache_cap_bytes", o->cache_cap_bytes, -1, INT64_MAX));
+    QN_TRY(check_int("line_info", o->line_info, 0, 1));
+    QN_TRY(check_int("allow_network_fs", o->allow_network_fs, 0, 1));
+    QN_TRY(check_int("ignore_environment", o->ignore_environment, 0, 1));
+    const quern_store *store = o->store;
+    if (store && (!store->get || !store->put))
+        return qn_fail(QUERN_MISSING_ARGUMENT, "options.store: get and put are needed");
+    return QUERN_OK;
+}
+
+static quern_status mode_of(const quern_options *o, quern_mode *mode)
+{
+    static const qn_name names[] = {{"normal", QUERN_MODE_NORMAL},
+                                    {"read_only", QUERN_MODE_READ_ONLY},
+                                    {"strict", QUERN_MODE_STRICT},
+                                    {"off", QUERN_MODE_OFF}};
+    const char *text = qn_environment("QUERN_MODE", o->ignore_environment);
+    *mode = o->mode;
+    if (*mode != QUERN_MODE_DEFAULT) return QUERN_OK;
+    *mode = QUERN_MODE_NORMAL;
+    if (!text) return QUERN_OK;
+    for (size_t i = 0; i < QN_COUNT(names); i++) {
+        if (strcmp(text, names[i].name)) continue;
+        *mode = (quern_mode)names[i].value;
+        return QUERN_OK;
+    }
+    return qn_fail(QUERN_BAD_ARGUMENT, "$QUERN_MODE = \"%s\": normal, read_only, strict, off are allowed", text);
+}
+
+// A path that a later chdir does not change.
+static quern_status take_path(const char *path, char **out)
+{
+    *out = NULL;
+    if (!path || !*path) return QUERN_OK;
+    qn_text text = QN_TEXT_INIT;
+    char here[PATH_MAX];
+    if (*path != '/') {
+        if (!getcwd(here, sizeof here))
+            return qn_fail(QUERN_FILE_ERROR, "\"%s\" is relative and the working directory is not known: %s", path,
+                           strerror(errno));
+        qn_text_puts(&text, here);
+        qn_text_puts(&text, "/");
+    }
+    qn_text_puts(&text, path);
+    quern_status status = qn_text_check(&text);
+    if (status == QUERN_OK && !(*out = qn_strdup(text.bytes)))
+        status = qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: a path");
+    qn_text_fini(&text);
+    return status;
+}
+
+// A file to load: a bare name is for the loader's search, anything with a slash is a path.
+static quern_status take_library(const char *file, const char *variable, bool ignore, char **out)
+{
+    if (!file && variable) file = qn_environment(variable, ignore);
+    *out = NULL;
+    if (!file || !*file) return QUERN_OK;
+    if (strchr(file, '/')) return take_path(file, out);
+    *out = qn_strdup(file);
+    return *out ? QUERN_OK : qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: a file name");
+}
+
+static quern_status take_sealed(quern *q, const char *list)
+{
+    while (list && *list) {
+        size_t length = strcspn(list, ":");
+        char one[PATH_MAX];
+        if (length >= sizeof one) return qn_fail(QUERN_BAD_ARGUMENT, "sealed_files: a path of %zu bytes", length);
+        if (length) {
+            if (q->sealed_count == QN_MAX_SEALED)
+                return qn_fail(QUERN_BAD_ARGUMENT, "sealed_files: more than %d files", QN_MAX_SEALED);
+            memcpy(one, list, length);
+            one[length] = 0;
+            QN_TRY(take_path(one, &q->sealed[q->sealed_count]));
+            q->sealed_count++;
+        }
+        list += length + (list[length] == ':');
+    }
+    return QUERN_OK;
+}
+
+static quern_status take_cache_file(quern *q, const quern_options *o)
+{
+    if (o->cache_file) return take_path(o->cache_file, &q->cache_file);
+    qn_text directory = QN_TEXT_INIT;
+    qn_cache_directory(o->ignore_environment, &directory);
+    quern_status status = QUERN_OK;
+    if (directory.length) {
+        qn_text_puts(&directory, "/quern-v1.db");
+        status = qn_text_check(&directory);
+        if (status == QUERN_OK) status = take_path(directory.bytes, &q->cache_file);
+    } else if (!directory.failed) {
+        qn_warn_once(q, QN_WARN_CACHE, "cache",
+                     "no cache directory ($QUERN_CACHE_DIR, $XDG_CACHE_HOME, the passwd home): kernels are kept in memory");
+    }
+    qn_text_fini(&directory);
+    return status;
+}
+
+static quern_status take_options(quern *q, const quern_options *o)
+{
+    bool ignore = o->ignore_environment;
+    q->log = (qn_log){o->log, o->log_user};
+    q->cancel = o->cancel, q->cancel_user = o->cancel_user;
+    q->toolchain = o->toolchain;
+    q->busy_timeout_ms = o->busy_timeout_ms ? o->busy_timeout_ms : DEFAULT_BUSY_MS;
+    q->flight_timeout_ms = o->flight_timeout_ms ? o->flight_timeout_ms : DEFAULT_FLIGHT_MS;
+    q->compile_timeout_ms = o->compile_timeout_ms ? o->compile_timeout_ms : DEFAULT_COMPILE_MS;
+    q->compile_threads = o->compile_threads;
+    q->cap_bytes = o->cache_cap_bytes ? o->cache_cap_bytes : kDefaultCap;
+    q->line_info = o->line_info, q->allow_network_fs = o->allow_network_fs;
+    QN_TRY(mode_of(o, &q->mode));
+    QN_TRY(take_library(o->nvrtc_file, "QUERN_NVRTC", ignore, &q->nvrtc_file));
+    QN_TRY(take_library(o->driver_file, NULL, ignore, &q->driver_file));
+    QN_TRY(take_path(qn_environment("QUERN_TEMPLATES", ignore), &q->template_dir));
+    if (q->mode == QUERN_MODE_OFF) return QUERN_OK;
+    QN_TRY(take_sealed(q, o->sealed_files ? o->sealed_files : qn_environment("QUERN_SEALED", ignore)));
+    if (!o->store) return take_cache_file(q, o);
+    q->has_custom_store = true;
+    return qn_take_sized("options.store", o->store, &q->custom_store, sizeof q->custom_store);
+}
+
+// ---- open, close
+
+static void free_settings(quern *q)
+{
+    free(q->cache_file);
+    for (size_t i = 0; i < q->sealed_count; i++) free(q->sealed[i]);
+    free(q->nvrtc_file);
+    free(q->driver_file);
+    free(q->template_dir);
+    free(q);
+}
+
+quern_status quern_open(const quern_options *options, quern **out)
+{
+    if (!out) return qn_fail(QUERN_MISSING_ARGUMENT, "quern_open: out is NULL");
+    quern_options full = QUERN_OPTIONS_INIT;
+    if (options) QN_TRY(qn_take_sized("options", options, &full, sizeof full));
+    QN_TRY(check_options(&full));
+    quern *q = calloc(1, sizeof *q);
+    if (!q) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: quern_open needs %zu bytes", sizeof *q);
+    atomic_init(&q->references, 1);
+    quern_status status = take_options(q, &full);
+    if (status != QUERN_OK) {
+        free_settings(q);
+        return status;
+    }
+    *out = q;
+    return QUERN_OK;
+}
+
+void qn_quern_retain(quern *q)
+{
+    atomic_fetch_add_explicit(&q->references, 1, memory_order_relaxed);
+}
+
+static void free_op(void *op)
+{
+    qn_op_free(op);
+}
+
+void qn_quern_release(quern *q)
+{
+    if (atomic_fetch_sub_explicit(&q->references, 1, memory_order_acq_rel) != 1) return;
+    qn_process *process = atomic_load_explicit(&q->process, memory_order_acquire);
+    if (process && process->pid == getpid()) qn_entry_unload_all(q);
+    qn_table_fini(&q->table, free_op);
+    for (qn_entry *entry = atomic_load(&q->entries), *next; entry; entry = next) {
+        next = entry->next;
+        qn_entry_free(entry);
+    }
+    if (process) qn_process_free(q, process);
+    free_settings(q);
+}
+
+void quern_close(quern *q)
+{
+    if (!q) return;
+    q->log.write = NULL; // the callback's user may go away with this call
+    qn_quern_release(q);
+}
+
+// ---- log, counters
+
+const qn_log *qn_quern_log(const quern *q)
+{
+    return &q->log;
+}
+
+void qn_warn_once(quern *q, qn_warning kind, const char *part, const char *format, ...)
+{
+    if (!q->log.write) return;
+    char text[1024];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    bool again = atomic_exchange(&q->warned[kind], true);
+    qn_log_line(&q->log, part, again ? QUERN_LOG_DEBUG : QUERN_LOG_WARNING, "%s", text);
+}
+
+void quern_get_counters(const quern *q, quern_counters *counters)
+{
+    if (!q || !counters) return;
+#define COUNT(name) atomic_load_explicit(&q->tally.name, memory_order_relaxed)
+    quern_counters now = {
+        sizeof now,       COUNT(hit_table),  COUNT(hit_memory), COUNT(hit_sealed), COUNT(hit_user),     COUNT(miss),
+        COUNT(compiled),  COUNT(compile_us), COUNT(put_failed), COUNT(get_failed), COUNT(bad_rows),
+        COUNT(flight_waits), COUNT(flight_timeouts),
+    };
+#undef COUNT
+    qn_copy_sized(counters, &now, sizeof now);
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// What belongs to one process of a quern: its locks, flights and open stores. A forked child is recognised by its pid on
+// the slow path and gets a new one; its parent's is left alone, since a thread that no longer exists may hold its locks.
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/path.h"
+#include "runtime/private.h"
+
+static qn_process *process_new(void)
+{
+    qn_process *process = calloc(1, sizeof *process);
+    pthread_condattr_t attributes;
+    if (!process) return NULL;
+    process->pid = getpid();
+    pthread_mutex_init(&process->lock, NULL);
+    pthread_mutex_init(&process->load_lock, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&process->landed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    return process;
+}
+
+static void process_delete(qn_process *process)
+{
+    pthread_cond_destroy(&process->landed);
+    pthread_mutex_destroy(&process->load_lock);
+    pthread_mutex_destroy(&process->lock);
+    free(process->lock_file);
+    free(process);
+}
+
+qn_process *qn_process_of(quern *q)
+{
+    qn_process *current = atomic_load_explicit(&q->process, memory_order_acquire);
+    if (current && current->pid == getpid()) return current;
+    qn_process *fresh = process_new();
+    if (!fresh) {
+        qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: the state of a process needs %zu bytes", sizeof *fresh);
+        return NULL;
+    }
+    bool forked = current != NULL;
+    if (!atomic_compare_exchange_strong(&q->process, &current, fresh)) {
+        process_delete(fresh); // another thread of this process was first
+        return current;
+    }
+    if (forked) qn_locks_inherited(q);
+    return fresh;
+}
+
+// After a fork the parent's state stays as it is: its mutexes may be locked, its connections are the parent's.
+void qn_process_free(quern *q, qn_process *process)
+{
+    if (process->pid != getpid()) return;
+    if (process->stores == QN_STORES_OPEN) {
+        for (size_t i = 0; i < q->sealed_count; i++) qn_sqlite_close(&process->sealed[i]);
+        if (process->user_is_sqlite) qn_sqlite_close(&process->user);
+    }
+    for (qn_bad *bad = process->bad, *next; bad; bad = next) {
+        next = bad->next;
+        free(bad);
+    }
+    process_delete(process);
+}
+
+// ---- stores
+
+// The directory of the user's database, made when it may be written.
+static quern_status prepare_directory(const quern *q, bool writable)
+{
+    const char *slash = strrchr(q->cache_file, '/');
+    qn_text directory = QN_TEXT_INIT;
+    qn_text_put(&directory, q->cache_file, slash == q->cache_file ? 1 : (size_t)(slash - q->cache_file));
+    quern_status status = qn_text_check(&directory);
+    if (status == QUERN_OK)
+        status = writable ? qn_directory_prepare(directory.bytes) : qn_directory_check(directory.bytes);
+    qn_text_fini(&directory);
+    return status;
+}
+
+static void open_lock_file(const quern *q, qn_process *process)
+{
+    const char *kind;
+    if (!process->user_is_writable || q->flight_timeout_ms < 0) return;
+    if (!q->allow_network_fs && qn_is_network_fs(q->cache_file, &kind)) return;
+    qn_text name = QN_TEXT_INIT;
+    qn_text_puts(&name, q->cache_file);
+    qn_text_puts(&name, ".lock");
+    if (!name.failed) process->lock_file = qn_strdup(name.bytes);
+    qn_text_fini(&name);
+}
+
+static void open_user(quern *q, qn_process *process)
+{
+    bool writable = q->mode == QUERN_MODE_NORMAL;
+    if (q->has_custom_store) {
+        process->user = q->custom_store;
+        process->has_user = true;
+        process->user_is_writable = writable;
+        return;
+    }
+    if (!q->cache_file || (!writable && !qn_file_exists(q->cache_file))) return;
+    quern_status status = prepare_directory(q, writable);
+    qn_sqlite_options options = {
+        .file = q->cache_file,
+        .access = writable ? QN_SQLITE_READ_WRITE : QN_SQLITE_READ_ONLY,
+        .busy_timeout_ms = q->busy_timeout_ms < 0 ? 0 : q->busy_timeout_ms,
+        .cap_bytes = q->cap_bytes,
+        .allow_network_fs = q->allow_network_fs,
+        .log = &q->log,
+    };
+    if (status == QUERN_OK) status = qn_sqlite_open(&options, &process->user);
+    if (status != QUERN_OK) {
+        qn_warn_once(q, QN_WARN_CACHE, "cache", "%s is not used, kernels are kept in memory: %s", q->cache_file,
+                     quern_message());
+        return;
+    }
+    process->has_user = process->user_is_sqlite = true;
+    process->user_is_writable = writable;
+    open_lock_file(q, process);
+}
+
+static void open_sealed(quern *q, qn_process *process, size_t index)
+{
+    qn_sqlite_options options = {
+        .file = q->sealed[index],
+        .access = QN_SQLITE_READ_ONLY,
+        .busy_timeout_ms = q->busy_timeout_ms < 0 ? 0 : q->busy_timeout_ms,
+        .cap_bytes = -1,
+        .allow_network_fs = q->allow_network_fs,
+        .log = &q->log,
+    };
+    if (qn_sqlite_open(&options, &process->sealed[index]) == QUERN_OK) return;
+    memset(&process->sealed[index], 0, sizeof process->sealed[index]);
+    qn_warn_once(q, QN_WARN_SEALED, "cache", "%s is not used: %s", q->sealed[index], quern_message());
+}
+
+void qn_process_open_stores(quern *q, qn_process *process)
+{
+    qn_message_mark mark;
+    pthread_mutex_lock(&process->lock);
+    while (process->stores == QN_STORES_OPENING) pthread_cond_wait(&process->landed, &process->lock);
+    bool mine = process->stores == QN_STORES_CLOSED;
+    if (mine) process->stores = QN_STORES_OPENING;
+    pthread_mutex_unlock(&process->lock);
+    if (!mine) return;
+    qn_message_save(&mark);
+    for (size_t i = 0; i < q->sealed_count; i++) open_sealed(q, process, i);
+    open_user(q, process);
+    qn_message_restore(&mark);
+    pthread_mutex_lock(&process->lock);
+    process->stores = QN_STORES_OPEN;
+    pthread_cond_broadcast(&process->landed);
+    pthread_mutex_unlock(&process->lock);
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// Binding .npy files to a family's tensors (arrays.h).
+#include "arrays.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "reference/reference.h"
+
+// ---- names and fields
+
+// tensor_count when there is none.
+static size_t index_of(const arrays *a, const char *name, size_t length)
+{
+    size_t i = 0;
+    for (; i < a->tensor_count; i++) {
+        const char *known = a->tensor[i].tensor->name;
+        if (strlen(known) == length && memcmp(known, name, length) == 0) break;
+    }
+    return i;
+}
+
+const bound_tensor *arrays_find(const arrays *a, const char *name, size_t length)
+{
+    size_t i = index_of(a, name, length);
+    return i < a->tensor_count ? &a->tensor[i] : NULL;
+}
+
+// "logits, temperature, …"
+static void list_tensors(const arrays *a, qn_text *text)
+{
+    for (size_t i = 0; i < a->tensor_count; i++) qn_text_putf(text, "%s%s", i ? ", " : "", a->tensor[i].tensor->name);
+}
+
+// Whether the spec's text sets this field to 0 itself, against a file that asks for 1.
+static bool text_says_zero(const char *text, const char *field)
+{
+    size_t length = strlen(field);
+    for (const char *at = text; (at = strstr(at, field)); at += length) {
+        bool starts = at > text && (at[-1] == ' ' || at[-1] == '\t');
+        if (starts && at[length] == '=' && at[length + 1] == '0') return true;
+    }
+    return false;
+}
+
+static quern_status bind_word(arrays *a, const char *spec_text, const char *word)
+{
+    const char *equals = strchr(word, '=');
+    if (!equals || equals == word || !equals[1])
+        return qn_fail(QUERN_UNKNOWN_ARGUMENT, "'%s' is not name=FILE.npy", word);
+    size_t index = index_of(a, word, (size_t)(equals - word));
+    if (index == a->tensor_count) {
+        qn_text names = QN_TEXT_INIT;
+        list_tensors(a, &names);
+        quern_status status = qn_fail(QUERN_UNKNOWN_ARGUMENT, "%s has no tensor '%.*s': it has %s", a->family->name,
+                                      (int)(equals - word), word, qn_text_string(&names));
+        qn_text_fini(&names);
+        return status;
+    }
+    bound_tensor *t = &a->tensor[index];
+    if (t->file) return qn_fail(QUERN_UNKNOWN_ARGUMENT, "%s is given twice", t->tensor->name);
+    t->file = equals + 1;
+    if (!t->tensor->flag) return QUERN_OK;
+    if (text_says_zero(spec_text, t->tensor->flag))
+        return qn_fail(QUERN_CONFLICT, "%s=%s is given, but the spec says %s=0", t->tensor->name, t->file, t->tensor->flag);
+    return qn_spec_set(a->family, &a->spec.base, t->tensor->flag, "1");
+}
+
+// Every input that the spec needs has a file, and no two tensors share one.
+static quern_status check_files(const arrays *a)
+{
+    for (size_t i = 0; i < a->tensor_count; i++) {
+        const bound_tensor *t = &a->tensor[i];
+        if (t->given && !t->file && t->tensor->direction == QN_INPUT)
+            return qn_fail(QUERN_UNKNOWN_ARGUMENT, "%s=FILE.npy is needed: %s", t->tensor->name, t->tensor->doc);
+        for (size_t k = 0; k < i && t->file; k++)
+            if (a->tensor[k].file && strcmp(a->tensor[k].file, t->file) == 0)
+                return qn_fail(QUERN_UNKNOWN_ARGUMENT, "%s and %s are the same file, %s", a->tensor[k].tensor->name,
+                               t->tensor->name, t->file);
+    }
+    return QUERN_OK;
+}
+
+quern_status arrays_bind(const char *spec_text, char *const *words, size_t word_count, arrays *a)
+{
+    memset(a, 0, sizeof *a);
+    QN_TRY(quern_spec_parse(spec_text, &a->spec));
+    QN_TRY(qn_family_find(a->spec.base.family, &a->family));
+    if (a->family->tensor_count > ARRAYS_MAX_TENSORS || a->family->size_count > ARRAYS_MAX_SIZES)
+        return qn_fail(QUERN_INTERNAL, "%s has more tensors or sizes than there is room for", a->family->name);
+    a->tensor_count = a->family->tensor_count;
+    for (size_t i = 0; i < a->tensor_count; i++) {
+        a->tensor[i].tensor = &a->family->tensors[i];
+        a->tensor[i].writer.descriptor = -1;
+    }
+    for (size_t i = 0; i < word_count; i++) QN_TRY(bind_word(a, spec_text, words[i]));
+    QN_TRY(quern_spec_check(&a->spec.base));
+    for (size_t i = 0; i < a->tensor_count; i++) {
+        bound_tensor *t = &a->tensor[i];
+        t->given = qn_tensor_is_given(a->family, &a->spec.base, t->tensor);
+        t->dtype = qn_tensor_dtype(a->family, &a->spec.base, t->tensor);
+    }
+    QN_TRY(check_files(a));
+    return quern_spec_format(&a->spec.base, a->spec_text, sizeof a->spec_text);
+}
+
+// ---- shapes
+
+static int64_t *size_of(arrays *a, const char *axis)
+{
+    for (size_t i = 0; i < a->family->size_count; i++)
+        if (strcmp(a->family->sizes[i].name, axis) == 0) return &a->size[i];
+    return NULL;
+}
+
+static size_t rank_of(const qn_tensor *tensor)
+{
+    size_t rank = 0;
+    while (tensor->axes[rank]) rank++;
+    return rank;
+}
+
+// "logits.npy: shape [4, 100], needed [rows, V] with V = 49152"
+static quern_status bad_shape(const arrays *a, const bound_tensor *t, const npy_shape *found, const char *axis,
+                              int64_t needed)
+{
+    qn_text text = QN_TEXT_INIT;
+    qn_text_putf(&text, "%s: %s has the shape ", t->file, t->tensor->name);
+    npy_shape_write(found, &text);
+    qn_text_puts(&text, ", needed is [");
+    for (size_t i = 0; t->tensor->axes[i]; i++) qn_text_putf(&text, "%s%s", i ? ", " : "", t->tensor->axes[i]);
+    qn_text_puts(&text, "]");
+    if (axis) qn_text_putf(&text, " with %s = %lld", axis, (long long)needed);
+    quern_status status = qn_fail(QUERN_BAD_FILE, "%s (spec '%s')", qn_text_string(&text), a->spec_text);
+    qn_text_fini(&text);
+    return status;
+}
+
+// The first tensor with a size decides it; fields of the spec are decided already.
+static quern_status match_axes(arrays *a, const bound_tensor *t, const npy_shape *found)
+{
+    if (found->rank != rank_of(t->tensor)) return bad_shape(a, t, found, NULL, 0);
+    for (size_t i = 0; i < found->rank; i++) {
+        const char *axis = t->tensor->axes[i];
+        int64_t *size = size_of(a, axis);
+        if (size && *size < 0) *size = found->extent[i];
+        int64_t needed = size ? *size : qn_spec_number(a->family, &a->spec.base, axis);
+        if (found->extent[i] != needed) return bad_shape(a, t, found, axis, needed);
+    }
+    return QUERN_OK;
+}
+
+static quern_status load_input(arrays *a, bound_tensor *t)
+{
+    npy_array array;
+    QN_TRY(npy_read(t->file, &array));
+    quern_status status = QUERN_OK;
+    if (array.dtype != t->dtype)
+        status = qn_fail(QUERN_BAD_FILE, "%s: it holds %s ('%s'), but %s is %s in the spec '%s'", t->file,
+                         qn_dtype_name(array.dtype), array.descr, t->tensor->name, qn_dtype_name(t->dtype), a->spec_text);
+    if (status == QUERN_OK) status = match_axes(a, t, &array.shape);
+    if (status != QUERN_OK) {
+        npy_fini(&array);
+        return status;
+    }
+    t->shape = array.shape;
+    t->bytes = array.bytes;
+    t->data = array.data;
+    return QUERN_OK;
+}
+
+static quern_status make_output(arrays *a, bound_tensor *t)
+{
+    t->shape.rank = rank_of(t->tensor);
+    for (size_t i = 0; i < t->shape.rank; i++) {
+        const int64_t *size = size_of(a, t->tensor->axes[i]);
+        t->shape.extent[i] = size ? *size : qn_spec_number(a->family, &a->spec.base, t->tensor->axes[i]);
+        if (t->shape.extent[i] < 0)
+            return qn_fail(QUERN_MISSING_ARGUMENT, "the size %s follows from no input", t->tensor->axes[i]);
+    }
+    t->bytes = (size_t)npy_shape_count(&t->shape) * qn_dtype_bytes(t->dtype);
+    t->data = calloc(1, t->bytes + 1);
+    if (!t->data) return qn_fail(QUERN_OUT_OF_MEMORY, "%s: no memory for %zu bytes", t->tensor->name, t->bytes);
+    return t->file ? npy_writer_open(t->file, &t->writer) : QUERN_OK;
+}
+
+static quern_status fill_args(arrays *a)
+{
+    a->args = calloc(1, a->family->args_bytes);
+    if (!a->args) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory");
+    char *at = (char *)a->args;
+    a->args->size = a->family->args_bytes;
+    a->args->family = a->family->name;
+    for (size_t i = 0; i < a->family->size_count; i++)
+        memcpy(at + a->family->size_args_offset[i], &a->size[i], sizeof a->size[i]);
+    for (size_t i = 0; i < a->tensor_count; i++)
+        memcpy(at + a->tensor[i].tensor->pointer_offset, &a->tensor[i].data, sizeof(void *));
+    return QUERN_OK;
+}
+
+quern_status arrays_load(arrays *a)
+{
+    for (size_t i = 0; i < ARRAYS_MAX_SIZES; i++) a->size[i] = -1;
+    for (size_t i = 0; i < a->tensor_count; i++)
+        if (a->tensor[i].given && a->tensor[i].tensor->direction == QN_INPUT) QN_TRY(load_input(a, &a->tensor[i]));
+    for (size_t i = 0; i < a->tensor_count; i++)
+        if (a->tensor[i].given && a->tensor[i].tensor->direction == QN_OUTPUT) QN_TRY(make_output(a, &a->tensor[i]));
+    return fill_args(a);
+}
+
+// ---- results
+
+quern_status arrays_store(arrays *a)
+{
+    for (size_t i = 0; i < a->tensor_count; i++) {
+        bound_tensor *t = &a->tensor[i];
+        if (t->writer.temporary) QN_TRY(npy_writer_write(&t->writer, t->dtype, &t->shape, t->data));
+    }
+    for (size_t i = 0; i < a->tensor_count; i++)
+        if (a->tensor[i].writer.temporary) QN_TRY(npy_writer_commit(&a->tensor[i].writer));
+    return QUERN_OK;
+}
+
+void arrays_fini(arrays *a)
+{
+    for (size_t i = 0; i < a->tensor_count; i++) {
+        npy_writer_abort(&a->tensor[i].writer);
+        free(a->tensor[i].data);
+    }
+    free(a->args);
+    a->tensor_count = 0;
+    a->args = NULL;
+}
+
+static bool is_integer(quern_dtype dtype)
+{
+    return dtype == QUERN_I32 || dtype == QUERN_I64 || dtype == QUERN_U8;
+}
+
+static const bound_tensor *first_matrix(const arrays *a, bool integer)
+{
+    for (size_t i = 0; i < a->tensor_count; i++) {
+        const bound_tensor *t = &a->tensor[i];
+        if (t->given && t->tensor->direction == QN_OUTPUT && t->shape.rank == 2 && is_integer(t->dtype) == integer) return t;
+    }
+    return NULL;
+}
+
+const bound_tensor *arrays_winners(const arrays *a)
+{
+    return first_matrix(a, true);
+}
+
+const bound_tensor *arrays_values(const arrays *a)
+{
+    return first_matrix(a, false);
+}
+
+double arrays_real(quern_dtype dtype, const void *data, size_t index)
+{
+    switch (dtype) {
+    case QUERN_F32: return ((const float *)data)[index];
+    case QUERN_F16: return qn_f16_to_f32(((const uint16_t *)data)[index]);
+    case QUERN_BF16: return qn_bf16_to_f32(((const uint16_t *)data)[index]);
+    default: return (double)arrays_int(dtype, data, index);
+    }
+}
+
+int64_t arrays_int(quern_dtype dtype, const void *data, size_t index)
+{
+    switch (dtype) {
+    case QUERN_I32: return ((const int32_t *)data)[index];
+    case QUERN_I64: return ((const int64_t *)data)[index];
+    case QUERN_U8: return ((const uint8_t *)data)[index];
+    default: return 0;
+    }
+}
