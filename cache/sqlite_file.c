@@ -67,12 +67,12 @@ static quern_status create_when_missing(const qn_sqlite *store)
 
 // ---- opening
 
-// file:///…: every byte that could mean something else in a URI is written as %XX.
-static void put_uri(qn_text *uri, const char *file)
+// file:///… or file:…: every byte that could mean something else in a URI is written as %XX.
+void qn_put_uri(qn_text *uri, const char *file)
 {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/";
 
-    qn_text_puts(uri, "file://");
+    qn_text_puts(uri, *file == '/' ? "file://" : "file:");
     for (; *file; file++) {
         if (strchr(plain, *file)) qn_text_put(uri, file, 1);
         else qn_text_putf(uri, "%%%02X", (unsigned)(unsigned char)*file);
@@ -98,7 +98,7 @@ quern_status qn_connect(const qn_sqlite *store, const char *file, bool writable,
     qn_text uri = QN_TEXT_INIT;
     sqlite3 *opened = NULL;
 
-    put_uri(&uri, file);
+    qn_put_uri(&uri, file);
     if (immutable) qn_text_puts(&uri, "?immutable=1");
     if (uri.failed) {
         qn_text_fini(&uri);

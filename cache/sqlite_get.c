@@ -37,9 +37,6 @@ static bool is_wanted(const quern_record *wanted, const char *toolchain, const q
     return !toolchain || !strcmp(toolchain, found->toolchain);
 }
 
-// Damaged, as opposed to sound with another key, which is a collision of hashes.
-static bool is_damaged(const qn_row *row) { return !row->sound || !qn_key_is_right(&row->record); }
-
 static int drop_damaged(qn_use *use, const int64_t *ids, int count)
 {
     int code = count && !use->session->read_only ? qn_begin_immediate(use) : SQLITE_BUSY;
@@ -81,8 +78,8 @@ static quern_status find(qn_use *use, const quern_record *wanted, const char *to
     for (int n = 0; !found; n++) {
         code = read_candidate(use->db, wanted, toolchain, n, row);
         if (code != SQLITE_ROW) break;
-        found = row->sound && is_wanted(wanted, toolchain, &row->record);
-        if (!found && count < MAX_DAMAGED && is_damaged(row)) damaged[count++] = row->id;
+        found = row->sound && is_wanted(wanted, toolchain, &row->record); // else damaged, or a collision of hashes
+        if (!row->sound && count < MAX_DAMAGED) damaged[count++] = row->id;
     }
     if (code != SQLITE_ROW && code != SQLITE_DONE) return qn_sqlite_fail(use->store, use->db, code, "looking up a kernel");
     *dropped = drop_damaged(use, damaged, count);

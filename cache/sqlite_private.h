@@ -74,6 +74,7 @@ quern_status qn_session_open(qn_sqlite *store, qn_session *session, const char *
 void qn_session_close(qn_session *session);
 // A plain connection with our settings and no look at the content. mode: "ro", "rw"; immutable for sealed files.
 quern_status qn_connect(const qn_sqlite *store, const char *file, bool writable, bool immutable, sqlite3 **db);
+void qn_put_uri(qn_text *uri, const char *file);
 quern_status qn_check_format(const qn_sqlite *store, sqlite3 *db, qn_verdict *verdict, bool *sealed);
 quern_status qn_create_tables(const qn_sqlite *store, sqlite3 *db);
 // Makes an empty file, 0600 whatever the umask. errno, EEXIST included; 0 when made.
@@ -102,7 +103,7 @@ int qn_end_transaction(sqlite3 *db, int code);
 
 typedef struct qn_row {
     int64_t id;
-    bool sound;          // types are right, and the row's own sum is (it covers all but key, image and used)
+    bool sound;          // types are right, and the row's own sum is (it covers all but image and used)
     quern_record record; // into bytes
     qn_text bytes;
 } qn_row;
@@ -112,6 +113,10 @@ void qn_row_fini(qn_row *row);
 quern_status qn_row_sum(const quern_record *record, qn_hash *sum);
 bool qn_key_is_right(const quern_record *record);   // key hashes to hash
 bool qn_image_is_right(const quern_record *record); // image hashes to sum
+
+// What is wrong with a row that was read with its image. KEY stands for every column that is not the image (sqlite_verify.c).
+typedef enum qn_fault { QN_FAULT_NONE, QN_FAULT_KEY, QN_FAULT_SUM, QN_FAULT_IMAGE } qn_fault;
+qn_fault qn_row_fault(const qn_row *row);
 
 // Every row in the order of ids, one read transaction a row: no lock is held while each runs, and it may change rows.
 // Damaged rows come too (sound = false). Nonzero from each stops.

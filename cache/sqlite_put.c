@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { KEEP_PERCENT = 90 };
+enum { KEEP_OF_TEN = 9 }; // what eviction leaves, so that not every put evicts
 
 static int delete_row(sqlite3 *db, int64_t id)
 {
@@ -75,7 +75,7 @@ static int keep_cap(const qn_sqlite *store, sqlite3 *db, int64_t more)
     if (code || (pages - free_pages) * QN_SCHEMA_PAGE_BYTES + more <= store->cap_bytes) return code;
     code = qn_query_int(db, "SELECT coalesce(sum(length(image)),0) FROM kernel", &total);
     if (code || total + more <= store->cap_bytes) return code;
-    int64_t keep = store->cap_bytes / 100 * KEEP_PERCENT - more;
+    int64_t keep = store->cap_bytes - store->cap_bytes / 10 * (10 - KEEP_OF_TEN) - more;
     return qn_make_room(db, keep > 0 ? keep : 0, &removed, &removed_bytes);
 }
 
@@ -110,8 +110,7 @@ static int look_for_entry(sqlite3 *db, const quern_record *record, bool *stays)
     if (found) code = qn_row_read(&row, statement);
     sqlite3_finalize(statement);
     if (found && !code) {
-        *stays = row.sound && qn_image_is_right(&row.record) &&
-                 (qn_key_is_right(&row.record) || !memcmp(row.record.hash, record->hash, sizeof record->hash));
+        *stays = row.sound && qn_image_is_right(&row.record);
         if (!*stays) code = qn_drop_row(db, row.id);
     }
     qn_row_fini(&row);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One row of table kernel: read and copied out of SQLite's memory, so that nobody looks at it while a lock is held;
 // and judged, since SQLite does not notice a flipped bit. Called by the files that read rows.
-//   (1) rowsum covers every column but id, key, image and used. hash covers key, sum covers image; used may change,
-//       and says only how soon a row is evicted.
+//   (1) rowsum covers every column but id, image and used (key by its hash). sum covers the image; used may change, and
+//       says only how soon a row is evicted.
 //   (2) A row of wrong types is a damaged row, not an error.
 #include "cache/sqlite_private.h"
 
@@ -17,8 +17,10 @@ enum {
 quern_status qn_row_sum(const quern_record *record, qn_hash *sum)
 {
     qn_text bytes = QN_TEXT_INIT;
+    qn_hash key = qn_hash_bytes(record->key, record->key_bytes);
 
     qn_key_put_bytes(&bytes, 'h', record->hash, sizeof record->hash);
+    qn_key_put_bytes(&bytes, 'y', key.bytes, sizeof key.bytes);
     qn_key_put_string(&bytes, 't', record->toolchain);
     qn_key_put_string(&bytes, 'a', record->arch);
     qn_key_put_string(&bytes, 'e', record->entry);

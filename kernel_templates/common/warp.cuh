@@ -1,34 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// elect.sync and setmaxnreg: which lane works for its warp, and how many registers a warpgroup's threads have. sm_90
+// Reductions and scans over the 32 lanes of a warp. All lanes take part; results are the same in every lane unless said.
 #pragma once
 
-#include "types.cuh"
+#include "device.cuh"
 
-#ifndef QN_MODEL
-
-// elect.sync: true in one lane of the mask, always the same for a mask; which one is not specified. sm_90
-QN_DEVICE bool elect_sync(u32 mask)
+// Sum in a fixed order (a tree), so that its bits never vary.
+QN_DEVICE float warp_sum(float x)
 {
-    u32 elected;
-    asm volatile("{\n.reg .pred p;\nelect.sync _|p, %1;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(elected) : "r"(mask) : "memory");
-    return elected != 0;
+    for (int distance = kWarp / 2; distance; distance >>= 1) x += __shfl_xor_sync(kFullMask, x, distance);
+    return x;
 }
 
-#if QN_ARCH >= 90
-// setmaxnreg.inc.sync.aligned.u32: waits until the CTA can give each thread of the warpgroup `Count` registers (24 … 256,
-// a multiple of 8, at least the present count). All warps of the warpgroup together. sm_90a, sm_100a
-template <int Count> QN_DEVICE void setmaxnreg_inc()
+QN_DEVICE u32 warp_sum(u32 x) { return __reduce_add_sync(kFullMask, x); }
+QN_DEVICE u32 warp_max(u32 x) { return __reduce_max_sync(kFullMask, x); }
+QN_DEVICE u32 warp_min(u32 x) { return __reduce_min_sync(kFullMask, x); }
+
+// Sum over this lane and those below it.
+QN_DEVICE u32 warp_inclusive_sum(u32 x)
 {
-    static_assert(Count >= 24 && Count <= 256 && Count % 8 == 0, "setmaxnreg takes 24 … 256, a multiple of 8");
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Count));
+    const int lane = (int)threadIdx.x % kWarp;
+    for (int distance = 1; distance < kWarp; distance <<= 1) {
+        u32 below = __shfl_up_sync(kFullMask, x, distance);
+        if (lane >= distance) x += below;
+    }
+    return x;
 }
 
-// setmaxnreg.dec.sync.aligned.u32: gives registers back, down to `Count` a thread. sm_90a, sm_100a
-template <int Count> QN_DEVICE void setmaxnreg_dec()
-{
-    static_assert(Count >= 24 && Count <= 256 && Count % 8 == 0, "setmaxnreg takes 24 … 256, a multiple of 8");
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Count));
-}
-#endif
-
-#endif
+// How many lanes below this one have their bit set.
+QN_DEVICE u32 lanes_below(u32 ballot) { return (u32)__popc(ballot & ((1u << (threadIdx.x % kWarp)) - 1u)); }

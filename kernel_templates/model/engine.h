@@ -112,7 +112,7 @@ void *shared_pointer(u32 address, Place at);     // the way back; reports an add
 
 // ---- memory, from an instruction's body
 
-enum Access { READ, WRITE, ATOMIC, ATOMIC_READ };
+enum Access { READ, WRITE, ATOMIC, ATOMIC_READ, ATOMIC_WRITE };
 // Every check that a plain access at this place would get: bounds, inputs, unwritten bytes, data in flight, races.
 void touch(const void *p, size_t bytes, Access access, Place at);
 void load(void *to, const void *from, size_t bytes, Place at);  // touch(READ), then the copy; `to` is the body's own

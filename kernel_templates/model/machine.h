@@ -53,8 +53,7 @@ struct Lane {
     bool cluster_arrived = false; // arrived and not yet waited
     u64 cluster_phase = 0;        // of that arrival
     u32 proxy_fence = 0;          // its warp's synchronisation count at its last fence.proxy.async; 0 none
-    bool fenced = false;          // a thread fence since its last release
-    Clock seen;                   // joined by relaxed atomic reads, for a later fence
+    Clock fenced, seen;           // as of its last thread fence; of its relaxed atomic reads, for a later fence
     std::shared_ptr<AsyncGroups> groups;
 };
 
@@ -208,7 +207,12 @@ const Piece *shared_piece(const void *p, size_t bytes); // null: not inside one
 char *shared_arena(unsigned slot, unsigned rank);
 const char *shared_check(const void *p, size_t bytes); // null, or what is wrong
 
+// ---- memory.cpp
+void hidden_reset();
+bool hidden_check(const void *p, size_t bytes, Place *by); // false: hidden, by what
+
 // ---- device.cpp
+void device_window(char *begin, size_t bytes);
 void device_begin();
 const char *device_check(const void *p, size_t bytes, Access access, std::string &text); // null, or what is wrong
 bool is_device(const void *p);
@@ -227,14 +231,15 @@ void access_checked(const void *p, size_t bytes, Access access, Place at, void *
 // ---- mbarrier.cpp
 void mbarrier_signal(void *bar, u32 arrivals, u32 bytes, Place at); // by the copy engine
 Mbarrier *mbarrier_find(Cluster *cluster, void *bar);
-bool mbarrier_raise(void *bar, u32 count, Place at); // one more pending arrival
+bool mbarrier_raise(void *bar, u32 count, Place at); // more pending arrivals; false: too many
+void mbarrier_check(void *bar, Place at);             // it is one, and alive
 
 // ---- async.cpp
 bool async_pending();
-bool async_step(bool now); // moves what is due, or with `now` the next one; says whether something moved
-void async_end(Cta *cta, Place at);
+void async_step(); // one step of time: what is due moves
+void async_end(Cta *cta);
 void async_reset();
-bool hidden_check(const void *p, size_t bytes, Place *by);
+
 
 } // namespace qm
 #endif

@@ -89,7 +89,7 @@ static void cta_ended(Cta *cta)
     for (int i = 0; i < 16; i++)
         if (cta->barrier[i].come)
             fail(cta->barrier[i].first, "%d threads have arrived at barrier %d when the CTA ends", cta->barrier[i].come, i);
-    async_end(cta, at);
+    async_end(cta);
     access_end(cta, at);
     for (auto &state : cta->states)
         if (state->end) state->end(state->bytes.data(), at);
@@ -238,15 +238,17 @@ static void run()
             for (size_t i = warps.size(); i > 1; i--) std::swap(warps[i - 1], warps[chance((u32)i)]);
         bool moved = false;
         for (Warp *w : warps) {
-            if (async_pending()) moved = async_step(false) || moved;
+            if (async_pending()) {
+                async_step();
+                moved = true; // time passes
+            }
             if (!w->ready) continue;
             moved = true;
             running_warp = w;
             go(nullptr, pick(w), false);
             if (!fault_text.empty()) return;
         }
-        if (!moved && !(async_pending() && async_step(true)))
-            fail({"", 0, "launch"}, "deadlock: no lane can go on");
+        if (!moved) fail({"", 0, "launch"}, "deadlock: no lane can go on");
     }
 }
 

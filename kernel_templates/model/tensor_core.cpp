@@ -15,17 +15,28 @@ struct Shape {
 Shape shape_of(Format format)
 {
     switch (format) {
-    case Format::f16: return {16, 5, 10, 15, true, true};
-    case Format::bf16: return {16, 8, 7, 127, true, true};
-    case Format::tf32: return {32, 8, 10, 127, true, true};
-    case Format::f32: return {32, 8, 23, 127, true, true};
-    case Format::e4m3: return {8, 4, 3, 7, false, true};
-    case Format::e5m2: return {8, 5, 2, 15, true, true};
-    case Format::e3m2: return {6, 3, 2, 3, false, false};
-    case Format::e2m3: return {6, 2, 3, 1, false, false};
-    case Format::e2m1: return {4, 2, 1, 1, false, false};
-    case Format::ue4m3: return {8, 4, 3, 7, false, true};
-    default: return {8, 8, 0, 127, false, true}; // ue8m0: number_of has a case of its own
+    case Format::f16:
+        return {16, 5, 10, 15, true, true};
+    case Format::bf16:
+        return {16, 8, 7, 127, true, true};
+    case Format::tf32:
+        return {32, 8, 10, 127, true, true};
+    case Format::f32:
+        return {32, 8, 23, 127, true, true};
+    case Format::e4m3:
+        return {8, 4, 3, 7, false, true};
+    case Format::e5m2:
+        return {8, 5, 2, 15, true, true};
+    case Format::e3m2:
+        return {6, 3, 2, 3, false, false};
+    case Format::e2m3:
+        return {6, 2, 3, 1, false, false};
+    case Format::e2m1:
+        return {4, 2, 1, 1, false, false};
+    case Format::ue4m3:
+        return {8, 4, 3, 7, false, true};
+    default:
+        return {8, 8, 0, 127, false, true}; // ue8m0: number_of has a case of its own
     }
 }
 
@@ -50,7 +61,10 @@ int64_t cut(const Term &term, int exponent, int fraction)
     return term.negative ? -(int64_t)magnitude : (int64_t)magnitude;
 }
 
-int top_bit(uint64_t v) { return 63 - __builtin_clzll(v); }
+int top_bit(uint64_t v)
+{
+    return 63 - __builtin_clzll(v);
+}
 
 // |total| * 2^scale as a binary float of the given fraction and least exponent; toward zero or to nearest even.
 uint32_t pack(int64_t total, int scale, int fraction, int least, int greatest, int exponent_bits, bool nearest)
@@ -81,8 +95,14 @@ uint32_t pack_sum(int64_t total, int scale, Sum sum)
     return sum == Sum::e8m13 ? bits & ~0x3FFu : bits;
 }
 
-Format sum_format(Sum sum) { return sum == Sum::f16 ? Format::f16 : Format::f32; }
-uint32_t nan_of(Sum sum) { return sum == Sum::f16 ? kNanF16 : kNanF32; }
+Format sum_format(Sum sum)
+{
+    return sum == Sum::f16 ? Format::f16 : Format::f32;
+}
+uint32_t nan_of(Sum sum)
+{
+    return sum == Sum::f16 ? kNanF16 : kNanF32;
+}
 uint32_t infinity_of(Sum sum, bool negative)
 {
     return sum == Sum::f16 ? 0x7C00u | (negative ? 0x8000u : 0) : 0x7F800000u | (negative ? 0x80000000u : 0);
@@ -98,11 +118,14 @@ struct Special {
 
 Term product(const Number &x, const Number &y, Special &special)
 {
-    if (x.nan || y.nan) special.nan = true;
+    if (x.nan || y.nan)
+        special.nan = true;
     else if (x.infinite || y.infinite) {
         bool zero = (!x.infinite && !x.significand) || (!y.infinite && !y.significand);
-        if (zero) special.nan = true;
-        else special.infinite(x.negative != y.negative);
+        if (zero)
+            special.nan = true;
+        else
+            special.infinite(x.negative != y.negative);
     }
     return {x.negative != y.negative, x.exponent + y.exponent, (uint64_t)x.significand * y.significand,
             x.fraction + y.fraction};
@@ -111,8 +134,10 @@ Term product(const Number &x, const Number &y, Special &special)
 Term addend(uint32_t bits, Sum sum, Special &special)
 {
     Number c = number_of(sum_format(sum), bits);
-    if (c.nan) special.nan = true;
-    else if (c.infinite) special.infinite(c.negative);
+    if (c.nan)
+        special.nan = true;
+    else if (c.infinite)
+        special.infinite(c.negative);
     return {c.negative, c.exponent, c.significand, c.fraction};
 }
 
@@ -129,7 +154,10 @@ uint32_t sum_terms(const Term *terms, int n, const Rule &rule)
 
 } // namespace
 
-int bits_of(Format format) { return shape_of(format).bits; }
+int bits_of(Format format)
+{
+    return shape_of(format).bits;
+}
 
 Number number_of(Format format, uint32_t bits)
 {
@@ -139,8 +167,12 @@ Number number_of(Format format, uint32_t bits)
     uint32_t fraction_mask = (1u << s.fraction) - 1, exponent_mask = (1u << s.exponent_bits) - 1;
     uint32_t field = bits >> s.fraction & exponent_mask, fraction = bits & fraction_mask;
     bool negative = format != Format::ue4m3 && (bits >> (s.fraction + s.exponent_bits) & 1);
-    Number n = {false, false, negative, field ? (int)field - s.bias : 1 - s.bias,
-                field ? fraction | 1u << s.fraction : fraction, s.fraction};
+    Number n = {false,
+                false,
+                negative,
+                field ? (int)field - s.bias : 1 - s.bias,
+                field ? fraction | 1u << s.fraction : fraction,
+                s.fraction};
     if (field != exponent_mask || !s.has_nan) return n;
     if (s.has_infinity) {
         n.nan = fraction != 0;
@@ -165,42 +197,46 @@ Rule rule_of(Unit unit, int arch, Format input, Format accumulator)
     return {unit == Unit::mma ? 16 : 32, 13, sum == Sum::f32 ? Sum::e8m13 : Sum::f16};
 }
 
-uint32_t dot_add(Format fa, const uint32_t *a, Format fb, const uint32_t *b, int n, uint32_t c, const Rule &rule)
+void numbers_of(Format format, const uint32_t *bits, int n, Number *numbers)
+{
+    for (int i = 0; i < n; i++) numbers[i] = number_of(format, bits[i]);
+}
+
+uint32_t dot_add(const Number *a, const Number *b, int n, uint32_t c, const Rule &rule)
 {
     Term terms[65];
     Special special;
-    for (int i = 0; i < n; i++) terms[i] = product(number_of(fa, a[i]), number_of(fb, b[i]), special);
+    for (int i = 0; i < n; i++) terms[i] = product(a[i], b[i], special);
     terms[n] = addend(c, rule.sum, special);
     return special.any() ? special.result(rule.sum) : sum_terms(terms, n + 1, rule);
 }
 
-uint32_t dot_chain(Format fa, const uint32_t *a, Format fb, const uint32_t *b, int k, uint32_t c, const Rule &rule)
+uint32_t dot_chain(const Number *a, const Number *b, int k, uint32_t c, const Rule &rule)
 {
     for (int at = 0; at < k; at += rule.terms) {
         int n = k - at < rule.terms ? k - at : rule.terms;
-        c = dot_add(fa, a + at, fb, b + at, n, c, rule);
+        c = dot_add(a + at, b + at, n, c, rule);
     }
     return c;
 }
 
-uint32_t mma_dot(int arch, Format fa, const uint32_t *a, Format fb, const uint32_t *b, int k, uint32_t c, Format accumulator)
+uint32_t mma_dot(int arch, Format input, const Number *a, const Number *b, int k, uint32_t c, Format accumulator)
 {
-    bool fp8 = fa == Format::e4m3 || fa == Format::e5m2;
-    if (!fp8 || arch == 89 || arch >= 120) return dot_chain(fa, a, fb, b, k, c, rule_of(Unit::mma, arch, fa, accumulator));
+    bool fp8 = input == Format::e4m3 || input == Format::e5m2;
+    if (!fp8 || arch == 89 || arch >= 120) return dot_chain(a, b, k, c, rule_of(Unit::mma, arch, input, accumulator));
     Rule rule = {16, 25, accumulator == Format::f16 ? Sum::f16 : Sum::f32};
     uint32_t sum = 0;
     for (int half = 0; half < 2; half++) {
-        uint32_t x[16], y[16];
+        Number x[16], y[16];
         int n = 0;
         for (int i = 0; i < k; i++)
             if ((i % 4 < 2) == (half == 0)) x[n] = a[i], y[n++] = b[i];
-        sum = dot_add(fa, x, fb, y, n, sum, rule);
+        sum = dot_add(x, y, n, sum, rule);
     }
     return accumulator == Format::f16 ? add_rn_f16((uint16_t)c, (uint16_t)sum) : add_rn_f32(c, sum);
 }
 
-uint32_t scaled_dot_mxf8f6f4(Format fa, const uint32_t *a, uint32_t scale_a, Format fb, const uint32_t *b, uint32_t scale_b,
-                             uint32_t c)
+uint32_t scaled_dot_mxf8f6f4(const Number *a, uint32_t scale_a, const Number *b, uint32_t scale_b, uint32_t c)
 {
     const Rule rule = {32, 25, Sum::f32};
     Number sa = number_of(Format::ue8m0, scale_a), sb = number_of(Format::ue8m0, scale_b);
@@ -208,14 +244,14 @@ uint32_t scaled_dot_mxf8f6f4(Format fa, const uint32_t *a, uint32_t scale_a, For
     Term terms[33];
     Special special;
     for (int i = 0; i < 32; i++) {
-        terms[i] = product(number_of(fa, a[i]), number_of(fb, b[i]), special);
+        terms[i] = product(a[i], b[i], special);
         terms[i].exponent += sa.exponent + sb.exponent;
     }
     terms[32] = addend(c, Sum::f32, special);
     return special.any() ? special.result(Sum::f32) : sum_terms(terms, 33, rule);
 }
 
-uint32_t scaled_dot_mxf4(const uint32_t *a, const uint32_t *scale_a, const uint32_t *b, const uint32_t *scale_b, int k,
+uint32_t scaled_dot_mxf4(const Number *a, const uint32_t *scale_a, const Number *b, const uint32_t *scale_b, int k,
                          int block, Format scale, uint32_t c)
 {
     const Rule rule = {64, 35, Sum::f32};
@@ -225,9 +261,8 @@ uint32_t scaled_dot_mxf4(const uint32_t *a, const uint32_t *scale_a, const uint3
     for (int g = 0; g < groups; g++) {
         int64_t sum = 0; // of e2m1 products: quarters
         for (int i = 16 * g; i < 16 * g + 16; i++) {
-            Number x = number_of(Format::e2m1, a[i]), y = number_of(Format::e2m1, b[i]);
-            int64_t p = ((int64_t)x.significand << x.exponent) * ((int64_t)y.significand << y.exponent);
-            sum += x.negative != y.negative ? -p : p;
+            int64_t p = ((int64_t)a[i].significand << a[i].exponent) * ((int64_t)b[i].significand << b[i].exponent);
+            sum += a[i].negative != b[i].negative ? -p : p;
         }
         Number sa = number_of(scale, scale_a[16 * g / block]), sb = number_of(scale, scale_b[16 * g / block]);
         if (sa.nan || sb.nan) special.nan = true;
@@ -243,7 +278,8 @@ int32_t integer_dot(bool a_signed, const uint32_t *a, bool b_signed, const uint3
 {
     int64_t sum = c;
     for (int i = 0; i < k; i++) {
-        int64_t x = a_signed ? (int8_t)a[i] : (int64_t)(uint8_t)a[i], y = b_signed ? (int8_t)b[i] : (int64_t)(uint8_t)b[i];
+        int64_t x = a_signed ? (int8_t)a[i] : (int64_t)(uint8_t)a[i],
+                y = b_signed ? (int8_t)b[i] : (int64_t)(uint8_t)b[i];
         sum += x * y;
     }
     if (saturate) return sum > INT32_MAX ? INT32_MAX : sum < INT32_MIN ? INT32_MIN : (int32_t)sum;
@@ -261,18 +297,28 @@ static uint32_t add_rn(uint32_t a, uint32_t b, Format format)
     if (x.infinite) special.infinite(x.negative);
     if (y.infinite) special.infinite(y.negative);
     if (special.any()) return special.result(sum);
-    if (!x.significand && !y.significand) return x.negative && y.negative ? (format == Format::f16 ? 0x8000u : 0x80000000u) : 0;
+    if (!x.significand && !y.significand)
+        return x.negative && y.negative ? (format == Format::f16 ? 0x8000u : 0x80000000u) : 0;
     const Number &large = x.exponent >= y.exponent ? x : y, &small = x.exponent >= y.exponent ? y : x;
     int extra = 30, shift = large.exponent - small.exponent - extra;
     int64_t total = (int64_t)large.significand << extra, rest = (int64_t)small.significand;
-    if (shift <= 0) rest <<= -shift;
-    else if (rest) rest = (shift < 40 && rest >> shift ? rest >> shift : 0) | 1;
+    if (shift <= 0)
+        rest <<= -shift;
+    else if (rest)
+        rest = (shift < 40 && rest >> shift ? rest >> shift : 0) | 1;
     total = (large.negative ? -total : total) + (small.negative ? -rest : rest);
     int scale = large.exponent - large.fraction - extra;
-    return format == Format::f16 ? pack(total, scale, 10, -14, 15, 5, true) : pack(total, scale, 23, -126, 127, 8, true);
+    return format == Format::f16 ? pack(total, scale, 10, -14, 15, 5, true)
+                                 : pack(total, scale, 23, -126, 127, 8, true);
 }
 
-uint32_t add_rn_f32(uint32_t a, uint32_t b) { return add_rn(a, b, Format::f32); }
-uint16_t add_rn_f16(uint16_t a, uint16_t b) { return (uint16_t)add_rn(a, b, Format::f16); }
+uint32_t add_rn_f32(uint32_t a, uint32_t b)
+{
+    return add_rn(a, b, Format::f32);
+}
+uint16_t add_rn_f16(uint16_t a, uint16_t b)
+{
+    return (uint16_t)add_rn(a, b, Format::f16);
+}
 
 } // namespace qm

@@ -27,6 +27,7 @@ struct Number {
     int fraction;
 };
 Number number_of(Format format, uint32_t bits);
+void numbers_of(Format format, const uint32_t *bits, int n, Number *numbers);
 int bits_of(Format format); // width of an element: 4, 6, 8, 16, 32 (tf32 and f32: 32)
 
 struct Rule {
@@ -38,25 +39,25 @@ struct Rule {
 Rule rule_of(Unit unit, int arch, Format input, Format accumulator);
 
 // One dot-add of n terms. c and the result are bits of f32, or of f16 when rule.sum is f16.
-uint32_t dot_add(Format fa, const uint32_t *a, Format fb, const uint32_t *b, int n, uint32_t c, const Rule &rule);
+uint32_t dot_add(const Number *a, const Number *b, int n, uint32_t c, const Rule &rule);
 
 // A dot product of K terms in the blocks of its rule: wgmma, tcgen05 (dense, without block scales), mma but for fp8.
-uint32_t dot_chain(Format fa, const uint32_t *a, Format fb, const uint32_t *b, int k, uint32_t c, const Rule &rule);
+uint32_t dot_chain(const Number *a, const Number *b, int k, uint32_t c, const Rule &rule);
 
 // One element of mma.sync's D. On architectures without the instruction in hardware (fp8 on 90 and 100) the assembler's
 // emulation: the k with k % 4 < 2 first, the others next, both from c = 0, then one rounded addition of c.
-uint32_t mma_dot(int arch, Format fa, const uint32_t *a, Format fb, const uint32_t *b, int k, uint32_t c, Format accumulator);
+uint32_t mma_dot(int arch, Format input, const Number *a, const Number *b, int k, uint32_t c, Format accumulator);
 
 // One element of tcgen05.mma with block scales. Each scale covers `block` consecutive k.
 // mxf8f6f4: K 32, one scale an operand, its exponent joins the products'. mxf4 and mxf4nvf4: K 64, products summed exactly
 // in groups of 16, each group scaled.
-uint32_t scaled_dot_mxf8f6f4(Format fa, const uint32_t *a, uint32_t scale_a, Format fb, const uint32_t *b, uint32_t scale_b,
-                             uint32_t c);
-uint32_t scaled_dot_mxf4(const uint32_t *a, const uint32_t *scale_a, const uint32_t *b, const uint32_t *scale_b, int k,
+uint32_t scaled_dot_mxf8f6f4(const Number *a, uint32_t scale_a, const Number *b, uint32_t scale_b, uint32_t c);
+uint32_t scaled_dot_mxf4(const Number *a, const uint32_t *scale_a, const Number *b, const uint32_t *scale_b, int k,
                          int block, Format scale, uint32_t c);
 
 // Integer forms: exact; wraps modulo 2^32, or clamps when saturate.
-int32_t integer_dot(bool a_signed, const uint32_t *a, bool b_signed, const uint32_t *b, int k, int32_t c, bool saturate);
+int32_t integer_dot(bool a_signed, const uint32_t *a, bool b_signed, const uint32_t *b, int k, int32_t c,
+                    bool saturate);
 
 uint32_t add_rn_f32(uint32_t a, uint32_t b); // one addition, to nearest even; NaN results are canonical
 uint16_t add_rn_f16(uint16_t a, uint16_t b);

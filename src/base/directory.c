@@ -18,7 +18,10 @@ static quern_status file_error(const char *path, const char *doing, int error)
     return qn_fail(QUERN_FILE_ERROR, "%s '%s': %s", doing, path, strerror(error));
 }
 
-static bool is_ours_or_roots(const struct stat *info) { return info->st_uid == geteuid() || info->st_uid == 0; }
+static bool is_ours_or_roots(const struct stat *info)
+{
+    return info->st_uid == geteuid() || info->st_uid == 0;
+}
 
 // One ancestor: `parent` is what stands above it (NULL for "/").
 static quern_status check_ancestor(const char *path, const struct stat *info, const struct stat *parent)
@@ -34,10 +37,11 @@ static quern_status check_ancestor(const char *path, const struct stat *info, co
     if (S_ISLNK(info->st_mode)) return QUERN_OK; // where it leads is checked by the real path
     if (!S_ISDIR(info->st_mode)) return qn_fail(QUERN_FILE_ERROR, "'%s' is not a directory", path);
     if ((info->st_mode & S_IWOTH) && !(info->st_mode & S_ISVTX)) {
-        return qn_fail(QUERN_UNSAFE_PATH,
-                       "'%s' is writable by everyone (mode %04o) and has no sticky bit, so anyone could replace what is "
-                       "in it; chmod o-w it or choose another directory (QUERN_CACHE_DIR)",
-                       path, (unsigned)(info->st_mode & 07777));
+        return qn_fail(
+            QUERN_UNSAFE_PATH,
+            "'%s' is writable by everyone (mode %04o) and has no sticky bit, so anyone could replace what is "
+            "in it; chmod o-w it or choose another directory (QUERN_CACHE_DIR)",
+            path, (unsigned)(info->st_mode & 07777));
     }
     return QUERN_OK;
 }
@@ -52,12 +56,16 @@ static quern_status check_ancestors(char *path)
         char kept = slash[slash == path];
         quern_status status = QUERN_OK;
         slash[slash == path] = 0;
-        if (lstat(path, &info)) status = file_error(path, "looking at", errno);
-        else status = check_ancestor(path, &info, has_parent ? &parent : NULL);
+        if (lstat(path, &info))
+            status = file_error(path, "looking at", errno);
+        else
+            status = check_ancestor(path, &info, has_parent ? &parent : NULL);
         slash[slash == path] = kept;
         QN_TRY(status);
-        if (!S_ISLNK(info.st_mode)) parent = info, has_parent = true;
-        else has_parent = false;
+        if (!S_ISLNK(info.st_mode))
+            parent = info, has_parent = true;
+        else
+            has_parent = false;
     }
     return QUERN_OK;
 }
@@ -85,8 +93,9 @@ static quern_status check_last(const char *path)
                        path, (unsigned)info.st_uid, (unsigned)geteuid());
     }
     if (info.st_mode & (S_IWGRP | S_IWOTH)) {
-        return qn_fail(QUERN_UNSAFE_PATH, "'%s' is writable by others (mode %04o): kernels in it could be replaced; chmod go-w it",
-                       path, (unsigned)(info.st_mode & 07777));
+        return qn_fail(QUERN_UNSAFE_PATH,
+                       "'%s' is writable by others (mode %04o): kernels in it could be replaced; chmod go-w it", path,
+                       (unsigned)(info.st_mode & 07777));
     }
     return QUERN_OK;
 }

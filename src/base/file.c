@@ -15,11 +15,10 @@ static const struct {
     unsigned magic;
     const char *kind;
 } network_kinds[] = {
-    {0x00006969, "nfs"},    {0x0000517B, "smb"},   {0xFF534D42, "cifs"},  {0xFE534D42, "smb2"}, {0x0BD00BD0, "lustre"},
-    {0x47504653, "gpfs"},   {0x65735546, "fuse"},  {0x01021997, "9p"},    {0x5346414F, "afs"},  {0x6B414653, "afs"},
-    {0x73757245, "coda"},   {0x0000564C, "ncp"},   {0x00C36400, "ceph"},  {0x19830326, "beegfs"},
-    {0x7461636F, "ocfs2"},  {0x01161970, "gfs2"},  {0xAAD7AAEA, "panfs"}, {0x20030528, "pvfs2"},
-    {0x786F4256, "vboxsf"},
+    {0x00006969, "nfs"},  {0x0000517B, "smb"},   {0xFF534D42, "cifs"},  {0xFE534D42, "smb2"},   {0x0BD00BD0, "lustre"},
+    {0x47504653, "gpfs"}, {0x65735546, "fuse"},  {0x01021997, "9p"},    {0x5346414F, "afs"},    {0x6B414653, "afs"},
+    {0x73757245, "coda"}, {0x0000564C, "ncp"},   {0x00C36400, "ceph"},  {0x19830326, "beegfs"}, {0x7461636F, "ocfs2"},
+    {0x01161970, "gfs2"}, {0xAAD7AAEA, "panfs"}, {0x20030528, "pvfs2"}, {0x786F4256, "vboxsf"},
 };
 
 // statfs of the path, or of the nearest parent that exists.
@@ -78,7 +77,8 @@ quern_status qn_file_read(const char *path, qn_text *content)
     bool done = read_all(fd, &all);
     int error = errno;
     close(fd);
-    quern_status status = done ? qn_text_check(&all) : qn_fail(QUERN_FILE_ERROR, "reading '%s': %s", path, strerror(error));
+    quern_status status =
+        done ? qn_text_check(&all) : qn_fail(QUERN_FILE_ERROR, "reading '%s': %s", path, strerror(error));
     if (status != QUERN_OK) {
         qn_text_fini(&all);
         return status;
@@ -88,4 +88,7 @@ quern_status qn_file_read(const char *path, qn_text *content)
     return QUERN_OK;
 }
 
-bool qn_file_exists(const char *path) { return !access(path, F_OK); }
+bool qn_file_exists(const char *path)
+{
+    return !access(path, F_OK);
+}

@@ -49,7 +49,10 @@ void qn_key_put_bytes(qn_text *key, char tag, const void *bytes, size_t count)
     qn_text_put(key, bytes, count);
 }
 
-void qn_key_put_string(qn_text *key, char tag, const char *string) { qn_key_put_bytes(key, tag, string, strlen(string)); }
+void qn_key_put_string(qn_text *key, char tag, const char *string)
+{
+    qn_key_put_bytes(key, tag, string, strlen(string));
+}
 
 void qn_key_put_int(qn_text *key, char tag, int64_t value)
 {

@@ -9,10 +9,14 @@
 static const char *level_name(quern_log_level level)
 {
     switch (level) {
-    case QUERN_LOG_ERROR: return "error";
-    case QUERN_LOG_WARNING: return "warning";
-    case QUERN_LOG_INFO: return "info";
-    case QUERN_LOG_DEBUG: return "debug";
+    case QUERN_LOG_ERROR:
+        return "error";
+    case QUERN_LOG_WARNING:
+        return "warning";
+    case QUERN_LOG_INFO:
+        return "info";
+    case QUERN_LOG_DEBUG:
+        return "debug";
     }
     return "unknown";
 }

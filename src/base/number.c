@@ -14,7 +14,10 @@
 static pthread_once_t c_locale_once = PTHREAD_ONCE_INIT;
 static locale_t c_locale;
 
-static void make_c_locale(void) { c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0); }
+static void make_c_locale(void)
+{
+    c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
 
 // snprintf takes the thread's decimal point, which may be several bytes: whatever is no digit, sign or e becomes one '.'.
 static void to_c_point(char *text)
@@ -66,10 +69,14 @@ bool qn_parse_int(const char *string, int64_t *value)
     if (!*at) return false;
     for (; *at; at++) {
         int digit;
-        if (*at >= '0' && *at <= '9') digit = *at - '0';
-        else if (base == 16 && *at >= 'a' && *at <= 'f') digit = *at - 'a' + 10;
-        else if (base == 16 && *at >= 'A' && *at <= 'F') digit = *at - 'A' + 10;
-        else return false;
+        if (*at >= '0' && *at <= '9')
+            digit = *at - '0';
+        else if (base == 16 && *at >= 'a' && *at <= 'f')
+            digit = *at - 'a' + 10;
+        else if (base == 16 && *at >= 'A' && *at <= 'F')
+            digit = *at - 'A' + 10;
+        else
+            return false;
         // Summed with the sign, so that the smallest number fits too.
         if (__builtin_mul_overflow(sum, (int64_t)base, &sum)) return false;
         if (__builtin_add_overflow(sum, (int64_t)(negative ? -digit : digit), &sum)) return false;
@@ -90,8 +97,10 @@ static bool is_decimal(const char *at, bool *nonzero)
         if (*at >= '0' && *at <= '9') {
             digits++;
             if (*at != '0') *nonzero = true;
-        } else if (*at == '.' && !point) point = true;
-        else break;
+        } else if (*at == '.' && !point)
+            point = true;
+        else
+            break;
     }
     if (!digits) return false;
     if (*at != 'e' && *at != 'E') return !*at;

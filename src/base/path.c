@@ -54,7 +54,10 @@ void qn_cache_directory(bool ignore_environment, qn_text *directory)
     const char *own = qn_environment("QUERN_CACHE_DIR", ignore_environment);
     const char *xdg = qn_environment("XDG_CACHE_HOME", ignore_environment);
 
-    if (own) put_absolute(directory, own);
-    else if (xdg && xdg[0] == '/') qn_text_putf(directory, "%s/quern", xdg);
-    else put_home_cache(directory);
+    if (own)
+        put_absolute(directory, own);
+    else if (xdg && xdg[0] == '/')
+        qn_text_putf(directory, "%s/quern", xdg);
+    else
+        put_home_cache(directory);
 }

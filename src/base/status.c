@@ -11,7 +11,7 @@
 static _Thread_local char message[QN_MESSAGE_BYTES];
 
 #define DIGITS_(n) #n
-#define DIGITS(n) DIGITS_(n)
+#define DIGITS(n)  DIGITS_(n)
 
 const char *quern_version(void)
 {
@@ -21,26 +21,33 @@ const char *quern_version(void)
 const char *quern_status_name(quern_status status)
 {
     switch ((int)status) {
-#define X(name, code, text) \
-    case code: return #name;
+#define X(name, code, text)                                                                                            \
+    case code:                                                                                                         \
+        return #name;
         QUERN_STATUS_LIST(X)
 #undef X
-    default: return "UNKNOWN";
+    default:
+        return "UNKNOWN";
     }
 }
 
 const char *quern_status_text(quern_status status)
 {
     switch ((int)status) {
-#define X(name, code, text) \
-    case code: return text;
+#define X(name, code, text)                                                                                            \
+    case code:                                                                                                         \
+        return text;
         QUERN_STATUS_LIST(X)
 #undef X
-    default: return "no status has this number";
+    default:
+        return "no status has this number";
     }
 }
 
-const char *quern_message(void) { return message; }
+const char *quern_message(void)
+{
+    return message;
+}
 
 // Ends a cut text in "…", without leaving half a UTF-8 character before it.
 static void mark_cut(char *text, size_t bytes)
@@ -90,6 +97,12 @@ quern_status qn_fail_in(quern_status status, const char *format, ...)
     return status;
 }
 
-void qn_message_save(qn_message_mark *mark) { memcpy(mark->text, message, strlen(message) + 1); }
+void qn_message_save(qn_message_mark *mark)
+{
+    memcpy(mark->text, message, strlen(message) + 1);
+}
 
-void qn_message_restore(const qn_message_mark *mark) { memcpy(message, mark->text, strlen(mark->text) + 1); }
+void qn_message_restore(const qn_message_mark *mark)
+{
+    memcpy(message, mark->text, strlen(mark->text) + 1);
+}

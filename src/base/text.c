@@ -51,7 +51,10 @@ void qn_text_put(qn_text *text, const void *bytes, size_t count)
     text->bytes[text->length] = 0;
 }
 
-void qn_text_puts(qn_text *text, const char *string) { qn_text_put(text, string, strlen(string)); }
+void qn_text_puts(qn_text *text, const char *string)
+{
+    qn_text_put(text, string, strlen(string));
+}
 
 void qn_text_putf(qn_text *text, const char *format, ...)
 {
@@ -72,7 +75,10 @@ void qn_text_putf(qn_text *text, const char *format, ...)
     text->length += (size_t)count;
 }
 
-const char *qn_text_string(const qn_text *text) { return text->bytes ? text->bytes : ""; }
+const char *qn_text_string(const qn_text *text)
+{
+    return text->bytes ? text->bytes : "";
+}
 
 quern_status qn_text_check(const qn_text *text)
 {

@@ -36,7 +36,8 @@ static quern_status check_constant(const qn_kernel_plan *plan, size_t at)
     bool taken = false;
 
     if (!is_word(name, CAPITALS, CAPITALS DIGITS "_", 64) || !strncmp(name, "QN_", 3)) {
-        return qn_fail(QUERN_INTERNAL, "kernel %s: constant '%s' is not a name in capitals", plan->entry, name ? name : "");
+        return qn_fail(QUERN_INTERNAL, "kernel %s: constant '%s' is not a name in capitals", plan->entry,
+                       name ? name : "");
     }
     for (size_t i = 0; i < QN_COUNT(own_names); i++) taken |= !strcmp(name, own_names[i]);
     for (size_t i = 0; i < at; i++) taken |= !strcmp(name, plan->constants[i].name);
@@ -45,11 +46,14 @@ static quern_status check_constant(const qn_kernel_plan *plan, size_t at)
 
 static quern_status check(const qn_kernel_plan *plan, int cc, char suffix)
 {
-    if (!memchr(plan->entry, 0, sizeof plan->entry) || !is_word(plan->entry, CAPITALS SMALL "_", CAPITALS SMALL DIGITS "_", QN_MAX_ENTRY)) {
-        return qn_fail(QUERN_INTERNAL, "entry '%.*s' is not a C name of at most %d letters", QN_MAX_ENTRY - 1, plan->entry, QN_MAX_ENTRY - 1);
+    if (!memchr(plan->entry, 0, sizeof plan->entry) ||
+        !is_word(plan->entry, CAPITALS SMALL "_", CAPITALS SMALL DIGITS "_", QN_MAX_ENTRY)) {
+        return qn_fail(QUERN_INTERNAL, "entry '%.*s' is not a C name of at most %d letters", QN_MAX_ENTRY - 1,
+                       plan->entry, QN_MAX_ENTRY - 1);
     }
     if (plan->constant_count > QN_MAX_CONSTANTS) {
-        return qn_fail(QUERN_INTERNAL, "kernel %s: %zu constants, room for %d", plan->entry, plan->constant_count, QN_MAX_CONSTANTS);
+        return qn_fail(QUERN_INTERNAL, "kernel %s: %zu constants, room for %d", plan->entry, plan->constant_count,
+                       QN_MAX_CONSTANTS);
     }
     if (!plan->template_path) return qn_fail(QUERN_INTERNAL, "kernel %s: no template", plan->entry);
     if (cc < 10 || cc > 999 || (suffix && suffix != 'a' && suffix != 'f')) {
@@ -63,22 +67,28 @@ static quern_status check(const qn_kernel_plan *plan, int cc, char suffix)
 
 static void put_constant(qn_text *text, const char *name, int64_t value)
 {
-    if (value >= INT_MIN && value <= INT_MAX) qn_text_putf(text, "constexpr int %s = %d;\n", name, (int)value);
-    else if (value == INT64_MIN) qn_text_putf(text, "constexpr long long %s = -%lldLL - 1;\n", name, (long long)INT64_MAX);
-    else qn_text_putf(text, "constexpr long long %s = %lldLL;\n", name, (long long)value);
+    if (value >= INT_MIN && value <= INT_MAX)
+        qn_text_putf(text, "constexpr int %s = %d;\n", name, (int)value);
+    else if (value == INT64_MIN)
+        qn_text_putf(text, "constexpr long long %s = -%lldLL - 1;\n", name, (long long)INT64_MAX);
+    else
+        qn_text_putf(text, "constexpr long long %s = %lldLL;\n", name, (long long)value);
 }
 
 static void put_prologue(qn_text *text, const qn_kernel_plan *plan, int cc, char suffix)
 {
     qn_text_putf(text, "// %s: made by Quern from %s\n", plan->entry, plan->template_path);
     qn_text_putf(text, "#define QN_ENTRY %s\n#define QN_ARCH %d\n", plan->entry, cc);
-    if (suffix) qn_text_putf(text, "#define QN_ARCH_SUFFIX '%c'\n", suffix);
-    else qn_text_puts(text, "#define QN_ARCH_SUFFIX 0\n");
+    if (suffix)
+        qn_text_putf(text, "#define QN_ARCH_SUFFIX '%c'\n", suffix);
+    else
+        qn_text_puts(text, "#define QN_ARCH_SUFFIX 0\n");
     put_constant(text, "THREADS", plan->threads);
     put_constant(text, "MIN_CTAS", plan->min_ctas);
     put_constant(text, "CLUSTER", plan->cluster);
     put_constant(text, "SHARED_BYTES", plan->dynamic_shared);
-    for (size_t i = 0; i < plan->constant_count; i++) put_constant(text, plan->constants[i].name, plan->constants[i].value);
+    for (size_t i = 0; i < plan->constant_count; i++)
+        put_constant(text, plan->constants[i].name, plan->constants[i].value);
 }
 
 quern_status qn_source_write(const qn_kernel_plan *plan, int cc, char suffix, const char *template_dir, bool line_info,

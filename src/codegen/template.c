@@ -17,15 +17,15 @@ typedef struct expansion {
     qn_text *text;
     char done[MAX_FILES][MAX_PATH]; // each file that was put
     size_t done_count;
-    const char *open[MAX_DEPTH];    // files being put now, outermost first
+    const char *open[MAX_DEPTH]; // files being put now, outermost first
     size_t depth;
 } expansion;
 
 static quern_status bad(const expansion *e, const char *what, const char *path)
 {
     const char *in = e->depth ? e->open[e->depth - 1] : NULL;
-    return qn_fail(QUERN_BAD_TEMPLATE, "template '%s'%s%s%s: %s%s", path, in ? ", included by '" : "", in ? in : "", in ? "'" : "",
-                   what, e->dir ? " (templates come from QUERN_TEMPLATES or template_dir)" : "");
+    return qn_fail(QUERN_BAD_TEMPLATE, "template '%s'%s%s%s: %s%s", path, in ? ", included by '" : "", in ? in : "",
+                   in ? "'" : "", what, e->dir ? " (templates come from QUERN_TEMPLATES or template_dir)" : "");
 }
 
 // ---- paths
@@ -142,7 +142,8 @@ static quern_status put_include(expansion *e, const char *line, size_t length, s
     memcpy(shown, line + at, bytes);
     shown[bytes] = 0;
     const char *close = at < length && line[at] == '"' ? memchr(line + at + 1, '"', length - at - 1) : NULL;
-    if (!close) return bad(e, "only #include \"file\" is known: a kernel's text must be complete without any headers", shown);
+    if (!close)
+        return bad(e, "only #include \"file\" is known: a kernel's text must be complete without any headers", shown);
     const char *name = line + at + 1;
     size_t name_length = (size_t)(close - name);
     bool found = join(in, slash ? (size_t)(slash - in) : 0, name, name_length, path) && exists(e, path);
@@ -198,12 +199,13 @@ static quern_status put_file(expansion *e, const char *path)
         if (!strcmp(e->open[i], path)) return bad(e, "the includes go round in a circle", path);
     }
     if (is_done(e, path)) return QUERN_OK;
-    if (e->done_count == MAX_FILES || e->depth == MAX_DEPTH) return bad(e, "too many files, or includes too deep", path);
+    if (e->done_count == MAX_FILES || e->depth == MAX_DEPTH)
+        return bad(e, "too many files, or includes too deep", path);
     QN_TRY(read_template(e, path, &content));
     strcpy(e->done[e->done_count], path); // every path comes from join, which bounds it
     e->open[e->depth++] = e->done[e->done_count++];
     quern_status status = memchr(qn_text_string(&content), 0, content.length) ? bad(e, "it holds a zero byte", path)
-                                                                             : put_lines(e, path, &content);
+                                                                              : put_lines(e, path, &content);
     e->depth--;
     qn_text_fini(&content);
     return status;

@@ -19,18 +19,18 @@ enum { KIB = 1024, REGISTERS = 65536 };
 
 static const qn_arch archs[] = {
     // name    cc   suffix SMs limits    cluster TMEM cp.async bulk wgmma tcgen05
-    {"sm_80", 80, 0, 108, LIMITS_80, 1, 0, true, false, false, false},       // A100
-    {"sm_86", 86, 0, 84, LIMITS_8X, 1, 0, true, false, false, false},        // A40, RTX A6000
-    {"sm_89", 89, 0, 142, LIMITS_8X, 1, 0, true, false, false, false},       // L40S
-    {"sm_90", 90, 0, 132, LIMITS_90, 16, 0, true, true, false, false},       // H100, H200
-    {"sm_90a", 90, 'a', 132, LIMITS_90, 16, 0, true, true, true, false},     //
-    {"sm_100", 100, 0, 148, LIMITS_100, 16, 0, true, true, false, false},    // B200
+    {"sm_80", 80, 0, 108, LIMITS_80, 1, 0, true, false, false, false},        // A100
+    {"sm_86", 86, 0, 84, LIMITS_8X, 1, 0, true, false, false, false},         // A40, RTX A6000
+    {"sm_89", 89, 0, 142, LIMITS_8X, 1, 0, true, false, false, false},        // L40S
+    {"sm_90", 90, 0, 132, LIMITS_90, 16, 0, true, true, false, false},        // H100, H200
+    {"sm_90a", 90, 'a', 132, LIMITS_90, 16, 0, true, true, true, false},      //
+    {"sm_100", 100, 0, 148, LIMITS_100, 16, 0, true, true, false, false},     // B200
     {"sm_100f", 100, 'f', 148, LIMITS_100, 16, 512, true, true, false, true}, //
     {"sm_100a", 100, 'a', 148, LIMITS_100, 16, 512, true, true, false, true}, //
     {"sm_103a", 103, 'a', 148, LIMITS_100, 16, 512, true, true, false, true}, // B300
-    {"sm_120", 120, 0, 188, LIMITS_120, 8, 0, true, true, false, false},     // RTX PRO 6000 Blackwell
-    {"sm_120a", 120, 'a', 188, LIMITS_120, 8, 0, true, true, false, false},  //
-    {"sm_121a", 121, 'a', 48, LIMITS_120, 8, 0, true, true, false, false},   // GB10
+    {"sm_120", 120, 0, 188, LIMITS_120, 8, 0, true, true, false, false},      // RTX PRO 6000 Blackwell
+    {"sm_120a", 120, 'a', 188, LIMITS_120, 8, 0, true, true, false, false},   //
+    {"sm_121a", 121, 'a', 48, LIMITS_120, 8, 0, true, true, false, false},    // GB10
 };
 
 const qn_arch *qn_arch_list(size_t *count)
@@ -49,8 +49,8 @@ quern_status qn_arch_find(const char *name, const qn_arch **arch)
         return QUERN_OK;
     }
     for (size_t i = 0; i < QN_COUNT(archs); i++) qn_text_putf(&known, "%s%s", i ? ", " : "", archs[i].name);
-    quern_status status =
-        qn_fail(QUERN_UNKNOWN_ARCH, "architecture '%s' is not known; the known ones are %s", name ? name : "", qn_text_string(&known));
+    quern_status status = qn_fail(QUERN_UNKNOWN_ARCH, "architecture '%s' is not known; the known ones are %s",
+                                  name ? name : "", qn_text_string(&known));
     qn_text_fini(&known);
     return status;
 }
@@ -63,12 +63,16 @@ static bool runs_on(const qn_arch *arch, int cc)
     return arch->cc / 10 == cc / 10 && arch->cc <= cc;
 }
 
-static int suffix_rank(char suffix) { return suffix == 'a' ? 2 : suffix == 'f' ? 1 : 0; }
+static int suffix_rank(char suffix)
+{
+    return suffix == 'a' ? 2 : suffix == 'f' ? 1 : 0;
+}
 
 // Exact 'a' before all; then family code, then plain code, the nearest minor first in each.
 static bool is_better(const qn_arch *one, const qn_arch *other)
 {
-    if (suffix_rank(one->suffix) != suffix_rank(other->suffix)) return suffix_rank(one->suffix) > suffix_rank(other->suffix);
+    if (suffix_rank(one->suffix) != suffix_rank(other->suffix))
+        return suffix_rank(one->suffix) > suffix_rank(other->suffix);
     return one->cc > other->cc;
 }
 

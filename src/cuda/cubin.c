@@ -14,7 +14,13 @@
 
 #include "cuda/nvrtc.h"
 
-enum { EM_CUDA_ = 190, ATTR_FORMAT_SIZED = 4, ATTR_REGCOUNT = 0x2f, ATTR_MIN_STACK_SIZE = 0x12, RESERVED_SHARED = 1024 };
+enum {
+    EM_CUDA_ = 190,
+    ATTR_FORMAT_SIZED = 4,
+    ATTR_REGCOUNT = 0x2f,
+    ATTR_MIN_STACK_SIZE = 0x12,
+    RESERVED_SHARED = 1024
+};
 enum { MAX_NAME = 1024 }; // longer names are none of ours; the bound keeps hostile tables cheap
 
 typedef struct cubin {
@@ -23,7 +29,10 @@ typedef struct cubin {
     Elf64_Ehdr head;
 } cubin;
 
-static bool is_inside(const cubin *c, uint64_t offset, uint64_t bytes) { return offset <= c->count && bytes <= c->count - offset; }
+static bool is_inside(const cubin *c, uint64_t offset, uint64_t bytes)
+{
+    return offset <= c->count && bytes <= c->count - offset;
+}
 
 static bool open_cubin(const void *image, size_t bytes, cubin *c)
 {
@@ -32,9 +41,12 @@ static bool open_cubin(const void *image, size_t bytes, cubin *c)
     c->count = bytes;
     memcpy(&c->head, image, sizeof c->head);
     const Elf64_Ehdr *h = &c->head;
-    if (memcmp(h->e_ident, ELFMAG, SELFMAG) || h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_ident[EI_DATA] != ELFDATA2LSB) return false;
+    if (memcmp(h->e_ident, ELFMAG, SELFMAG) || h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_ident[EI_DATA] != ELFDATA2LSB)
+        return false;
     if (h->e_machine != EM_CUDA_ || !h->e_shnum || h->e_shentsize != sizeof(Elf64_Shdr)) return false;
-    if (h->e_phnum && (h->e_phentsize != sizeof(Elf64_Phdr) || !is_inside(c, h->e_phoff, (uint64_t)h->e_phnum * sizeof(Elf64_Phdr)))) return false;
+    if (h->e_phnum &&
+        (h->e_phentsize != sizeof(Elf64_Phdr) || !is_inside(c, h->e_phoff, (uint64_t)h->e_phnum * sizeof(Elf64_Phdr))))
+        return false;
     return is_inside(c, h->e_shoff, (uint64_t)h->e_shnum * sizeof(Elf64_Shdr));
 }
 
@@ -114,7 +126,8 @@ static int attribute_of(const cubin *c, const Elf64_Shdr *info, uint32_t symbol,
     size_t left = info->sh_size;
 
     while (left >= 4) {
-        size_t bytes = at[0] == ATTR_FORMAT_SIZED ? (size_t)at[2] + 256 * (size_t)at[3] : 0; // others: 2 bytes, in place
+        size_t bytes =
+            at[0] == ATTR_FORMAT_SIZED ? (size_t)at[2] + 256 * (size_t)at[3] : 0; // others: 2 bytes, in place
         if (bytes > left - 4) return -1;
         if (at[0] == ATTR_FORMAT_SIZED && at[1] == attribute && bytes == 8 && le32(at + 4) == symbol) {
             uint32_t value = le32(at + 8);
@@ -149,7 +162,9 @@ void qn_cubin_resources(const void *image, size_t bytes, const char *entry, int 
     if (!open_cubin(image, bytes, &c) || !find_section(&c, ".text.", entry, &text, &name)) return;
     *shared = static_shared(&c, name);
     if (text.sh_info >> 24) *registers = (int)(text.sh_info >> 24);
-    if (!find_section(&c, ".nv.info", "", &info, &rest) || info.sh_type == SHT_NOBITS || !find_symbol(&c, name, &symbol)) return;
+    if (!find_section(&c, ".nv.info", "", &info, &rest) || info.sh_type == SHT_NOBITS ||
+        !find_symbol(&c, name, &symbol))
+        return;
     int counted = attribute_of(&c, &info, symbol, ATTR_REGCOUNT);
     if (counted >= 0) *registers = counted;
     *local = attribute_of(&c, &info, symbol, ATTR_MIN_STACK_SIZE);

@@ -13,8 +13,8 @@
 #include "base/text.h"
 
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
-static qn_driver loaded;       // written once, under load_lock
-static char loaded_path[512];  // likewise
+static qn_driver loaded;                       // written once, under load_lock
+static char loaded_path[512];                  // likewise
 static _Atomic(const qn_driver *) current;     // &loaded after the first success
 static _Atomic(const qn_driver *) replacement; // tests
 
@@ -37,8 +37,8 @@ static quern_status too_old(const qn_driver *driver, const char *path, const cha
 
     if (driver->cuDriverGetVersion) driver->cuDriverGetVersion(&version);
     return qn_fail(QUERN_DRIVER_TOO_OLD,
-                   "%s has no function %s: it serves CUDA %d.%d, and Quern needs 12.0 or later; update the driver", path, name,
-                   version / 1000, version % 1000 / 10);
+                   "%s has no function %s: it serves CUDA %d.%d, and Quern needs 12.0 or later; update the driver",
+                   path, name, version / 1000, version % 1000 / 10);
 }
 
 static quern_status fill(void *library, const char *path, qn_driver *driver)
@@ -46,11 +46,11 @@ static quern_status fill(void *library, const char *path, qn_driver *driver)
     const char *missing = NULL;
 
     memset(driver, 0, sizeof *driver);
-#define X(name, parameters)                             \
-    {                                                   \
-        void *found = find(library, NAME(name));        \
-        if (!found && !missing) missing = NAME(name);   \
-        memcpy(&driver->name, &found, sizeof found);    \
+#define X(name, parameters)                                                                                            \
+    {                                                                                                                  \
+        void *found = find(library, NAME(name));                                                                       \
+        if (!found && !missing) missing = NAME(name);                                                                  \
+        memcpy(&driver->name, &found, sizeof found);                                                                   \
     }
     QN_DRIVER_LIST(X)
 #undef X
@@ -97,9 +97,10 @@ static quern_status load(const char *file, qn_driver *driver, char path[512])
     quern_status status = QUERN_OK;
 
     if (!library) {
-        status = qn_fail(QUERN_DRIVER_NOT_FOUND,
-                         "the CUDA driver was not found; compiling and filling a cache need none, launching does. Tried:%s",
-                         qn_text_string(&tried));
+        status =
+            qn_fail(QUERN_DRIVER_NOT_FOUND,
+                    "the CUDA driver was not found; compiling and filling a cache need none, launching does. Tried:%s",
+                    qn_text_string(&tried));
     } else {
         note_path(library, opened, path);
         status = fill(library, path, driver);
@@ -135,21 +136,34 @@ quern_status qn_driver_load(const char *file, const qn_driver **driver)
     return status;
 }
 
-const char *qn_driver_path(void) { return atomic_load_explicit(&current, memory_order_acquire) ? loaded_path : ""; }
+const char *qn_driver_path(void)
+{
+    return atomic_load_explicit(&current, memory_order_acquire) ? loaded_path : "";
+}
 
-void qn_driver_replace(const qn_driver *fake) { atomic_store_explicit(&replacement, fake, memory_order_release); }
+void qn_driver_replace(const qn_driver *fake)
+{
+    atomic_store_explicit(&replacement, fake, memory_order_release);
+}
 
 // What the person can do about an error whose own text does not say it.
 static const char *hint_of(CUresult result)
 {
     switch (result) {
-    case CUDA_ERROR_NOT_INITIALIZED: return "; CUDA does not survive fork: start device work in a process of its own";
-    case CUDA_ERROR_INVALID_IMAGE: return "; the image is damaged, or made by a compiler newer than the driver";
-    case CUDA_ERROR_NO_BINARY_FOR_GPU: return "; the image is for another architecture than this device's";
-    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION: return "; the compiler is newer than the driver: update the driver or use an older NVRTC";
-    case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: return "; libcuda and the kernel module differ: restart the machine or reinstall the driver";
-    case CUDA_ERROR_STUB_LIBRARY: return "; this libcuda is the toolkit's stub for linking: name the driver's own (driver_file)";
-    default: return "";
+    case CUDA_ERROR_NOT_INITIALIZED:
+        return "; CUDA does not survive fork: start device work in a process of its own";
+    case CUDA_ERROR_INVALID_IMAGE:
+        return "; the image is damaged, or made by a compiler newer than the driver";
+    case CUDA_ERROR_NO_BINARY_FOR_GPU:
+        return "; the image is for another architecture than this device's";
+    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+        return "; the compiler is newer than the driver: update the driver or use an older NVRTC";
+    case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
+        return "; libcuda and the kernel module differ: restart the machine or reinstall the driver";
+    case CUDA_ERROR_STUB_LIBRARY:
+        return "; this libcuda is the toolkit's stub for linking: name the driver's own (driver_file)";
+    default:
+        return "";
     }
 }
 

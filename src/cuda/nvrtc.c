@@ -92,11 +92,11 @@ static const char *fill(void *library, qn_nvrtc *nvrtc)
     const char *missing = NULL;
 
     memset(nvrtc, 0, sizeof *nvrtc);
-#define TAKE(name, needed)                                   \
-    {                                                        \
-        void *found = dlsym(library, #name);                 \
-        if (!found && needed && !missing) missing = #name;   \
-        memcpy(&nvrtc->name, &found, sizeof found);          \
+#define TAKE(name, needed)                                                                                             \
+    {                                                                                                                  \
+        void *found = dlsym(library, #name);                                                                           \
+        if (!found && needed && !missing) missing = #name;                                                             \
+        memcpy(&nvrtc->name, &found, sizeof found);                                                                    \
     }
     TAKE(nvrtcVersion, true)
     TAKE(nvrtcGetNumSupportedArchs, true)
@@ -122,8 +122,8 @@ static void open_builtins(const qn_nvrtc *nvrtc)
     char path[600];
 
     if (!slash) return;
-    snprintf(path, sizeof path, "%.*s/libnvrtc-builtins.so.%d.%d", (int)(slash - nvrtc->path), nvrtc->path, nvrtc->major,
-             nvrtc->minor);
+    snprintf(path, sizeof path, "%.*s/libnvrtc-builtins.so.%d.%d", (int)(slash - nvrtc->path), nvrtc->path,
+             nvrtc->major, nvrtc->minor);
     if (!dlopen(path, RTLD_NOW | RTLD_LOCAL)) dlerror();
 }
 
@@ -170,10 +170,11 @@ static quern_status load(const char *file)
         loaded = a.nvrtc;
         atomic_store_explicit(&current, &loaded, memory_order_release);
     } else {
-        status = qn_fail(QUERN_NVRTC_NOT_FOUND,
-                         "NVRTC (libnvrtc.so.13 or .12) was not found; install the CUDA toolkit or the nvidia-cuda-nvrtc "
-                         "wheel, or name the file ($QUERN_NVRTC, nvrtc_file). Tried:%s",
-                         qn_text_string(&a.tried));
+        status =
+            qn_fail(QUERN_NVRTC_NOT_FOUND,
+                    "NVRTC (libnvrtc.so.13 or .12) was not found; install the CUDA toolkit or the nvidia-cuda-nvrtc "
+                    "wheel, or name the file ($QUERN_NVRTC, nvrtc_file). Tried:%s",
+                    qn_text_string(&a.tried));
     }
     qn_text_fini(&a.tried);
     return status;
@@ -195,7 +196,10 @@ quern_status qn_nvrtc_load(const char *file, const qn_nvrtc **nvrtc)
     return status;
 }
 
-void qn_nvrtc_replace(const qn_nvrtc *fake) { atomic_store_explicit(&replacement, fake, memory_order_release); }
+void qn_nvrtc_replace(const qn_nvrtc *fake)
+{
+    atomic_store_explicit(&replacement, fake, memory_order_release);
+}
 
 // Lists hold plain numbers. Code for 'a' goes with each number that has it since 12.0; code for families came in 12.9.
 bool qn_nvrtc_has_arch(const qn_nvrtc *nvrtc, const qn_arch *arch)

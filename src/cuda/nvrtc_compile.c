@@ -31,8 +31,10 @@ static int poll_flow(void *payload, void *reserved)
 
     (void)reserved;
     if (stop == GO_ON) {
-        if (f->request->cancel && f->request->cancel(f->request->cancel_user)) stop = CANCELLED;
-        else if (f->request->timeout_ms >= 0 && now_us() - f->started_us > (int64_t)f->request->timeout_ms * 1000) stop = TIMED_OUT;
+        if (f->request->cancel && f->request->cancel(f->request->cancel_user))
+            stop = CANCELLED;
+        else if (f->request->timeout_ms >= 0 && now_us() - f->started_us > (int64_t)f->request->timeout_ms * 1000)
+            stop = TIMED_OUT;
         if (stop != GO_ON) atomic_store(&f->stop, stop);
     }
     return stop != GO_ON;
@@ -51,8 +53,9 @@ static quern_status call_failed(const qn_nvrtc *nvrtc, const qn_compile *request
     quern_status status = result == NVRTC_ERROR_OUT_OF_MEMORY ? QUERN_OUT_OF_MEMORY : QUERN_COMPILE_FAILED;
 
     put_options(request, &options);
-    qn_fail(status, "%s: %s: %s\noptions:%s\ncompiler: %d.%d, %s%s%s", request->name, call, nvrtc->nvrtcGetErrorString(result),
-            qn_text_string(&options), nvrtc->major, nvrtc->minor, nvrtc->path, *log ? "\n" : "", log);
+    qn_fail(status, "%s: %s: %s\noptions:%s\ncompiler: %d.%d, %s%s%s", request->name, call,
+            nvrtc->nvrtcGetErrorString(result), qn_text_string(&options), nvrtc->major, nvrtc->minor, nvrtc->path,
+            *log ? "\n" : "", log);
     qn_text_fini(&options);
     return status;
 }
@@ -71,13 +74,15 @@ static void read_log(const qn_nvrtc *nvrtc, nvrtcProgram program, qn_text *log)
     free(text);
 }
 
-static quern_status read_image(const qn_nvrtc *nvrtc, const qn_compile *request, nvrtcProgram program, qn_compiled *compiled)
+static quern_status read_image(const qn_nvrtc *nvrtc, const qn_compile *request, nvrtcProgram program,
+                               qn_compiled *compiled)
 {
     size_t bytes = 0;
     nvrtcResult result = nvrtc->nvrtcGetCUBINSize(program, &bytes);
 
     if (result != NVRTC_SUCCESS || !bytes) {
-        return call_failed(nvrtc, request, "nvrtcGetCUBINSize", result, bytes ? "" : "no cubin was made: --gpu-architecture must be sm_…");
+        return call_failed(nvrtc, request, "nvrtcGetCUBINSize", result,
+                           bytes ? "" : "no cubin was made: --gpu-architecture must be sm_…");
     }
     char *image = malloc(bytes);
     if (!image) return qn_fail(QUERN_OUT_OF_MEMORY, "no memory for a cubin of %zu bytes", bytes);
@@ -92,10 +97,12 @@ static quern_status stopped(const flow *f)
 {
     const qn_compile *request = f->request;
 
-    if (atomic_load(&f->stop) == CANCELLED) return qn_fail(QUERN_CANCELLED, "%s: the compile was cancelled by the caller", request->name);
-    return qn_fail(QUERN_COMPILE_TIMEOUT,
-                   "%s: the compile ran for %lld ms, past its limit of %d ms; raise compile_timeout_ms or make the spec smaller",
-                   request->name, (long long)((now_us() - f->started_us) / 1000), request->timeout_ms);
+    if (atomic_load(&f->stop) == CANCELLED)
+        return qn_fail(QUERN_CANCELLED, "%s: the compile was cancelled by the caller", request->name);
+    return qn_fail(
+        QUERN_COMPILE_TIMEOUT,
+        "%s: the compile ran for %lld ms, past its limit of %d ms; raise compile_timeout_ms or make the spec smaller",
+        request->name, (long long)((now_us() - f->started_us) / 1000), request->timeout_ms);
 }
 
 static quern_status run(const qn_nvrtc *nvrtc, flow *f, nvrtcProgram program, qn_compiled *compiled)
@@ -121,8 +128,8 @@ static quern_status run(const qn_nvrtc *nvrtc, flow *f, nvrtcProgram program, qn
 // The entry's name is not in the request: kernels have one entry, whose section says it.
 static void read_resources(qn_compiled *compiled)
 {
-    qn_cubin_resources(compiled->image.bytes, compiled->image.length, NULL, &compiled->registers, &compiled->shared_bytes,
-                       &compiled->local_bytes);
+    qn_cubin_resources(compiled->image.bytes, compiled->image.length, NULL, &compiled->registers,
+                       &compiled->shared_bytes, &compiled->local_bytes);
 }
 
 quern_status qn_nvrtc_compile(const qn_nvrtc *nvrtc, const qn_compile *request, qn_compiled *compiled)

@@ -17,8 +17,8 @@ static bool is_same(const qn_work *a, const qn_work *b)
     return a->key.length == b->key.length && !memcmp(a->key.bytes, b->key.bytes, a->key.length);
 }
 
-static quern_status add(quern *q, qn_batch *batch, const qn_kernel_plan *plan, const qn_arch *arch, const char *spec_text,
-                        unsigned char *index)
+static quern_status add(quern *q, qn_batch *batch, const qn_kernel_plan *plan, const qn_arch *arch,
+                        const char *spec_text, unsigned char *index)
 {
     qn_work *fresh = &batch->work[batch->count];
     batch->count++;
@@ -40,8 +40,7 @@ quern_status qn_batch_init(quern *q, qn_batch *batch, const qn_variants *variant
     if (!batch->work) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: the list of kernels of \"%s\"", spec_text);
     for (size_t v = 0; v < variants->count; v++)
         for (size_t s = 0; s < variants->item[v].plan.stage_count; s++) {
-            quern_status status =
-                add(q, batch, &variants->item[v].plan.stage[s], arch, spec_text, &batch->of[v][s]);
+            quern_status status = add(q, batch, &variants->item[v].plan.stage[s], arch, spec_text, &batch->of[v][s]);
             if (status == QUERN_OK) continue;
             qn_batch_fini(batch);
             return status;
@@ -145,12 +144,9 @@ static void note(refusal *first, quern_status status)
     first->message = qn_strdup(quern_message());
 }
 
-static quern_status raise_refusal(refusal *first)
+static quern_status raise_refusal(const refusal *first)
 {
-    quern_status status =
-        qn_fail(first->status, "%s", first->message ? first->message : quern_status_text(first->status));
-    free(first->message);
-    return status;
+    return qn_fail(first->status, "%s", first->message ? first->message : quern_status_text(first->status));
 }
 
 // Targets in order: the first whose kernels are all in memory or in a store. Keeps the batches of the others.
@@ -182,8 +178,8 @@ static quern_status strict_miss(quern *q, const qn_batch *batches, size_t count)
     return qn_fail(QUERN_INTERNAL, "a miss without a kernel that is missing");
 }
 
-static quern_status compile_first(quern *q, const qn_device *device, const char *device_name, qn_batch *batches,
-                                  refusal *refused, size_t *found)
+static quern_status compile_first(quern *q, const qn_device *device, qn_batch *batches, const refusal *refused,
+                                  size_t *found)
 {
     const qn_nvrtc *nvrtc;
     bool any_plan = false;
@@ -196,21 +192,18 @@ static quern_status compile_first(quern *q, const qn_device *device, const char 
         *found = i;
         return qn_batch_obtain(q, &batches[i]);
     }
-    return qn_lacks_arch(nvrtc, device_name, device->targets, device->target_count);
+    return qn_lacks_arch(nvrtc, device->name, device->targets, device->target_count);
 }
 
-quern_status qn_obtain_targets(quern *q, const qn_device *device, const char *device_name, qn_make_batch_fn make,
-                               void *user, qn_batch *batch, const qn_arch **arch)
+quern_status qn_obtain_targets(quern *q, const qn_device *device, qn_make_batch_fn make, void *user, qn_batch *batch,
+                               const qn_arch **arch)
 {
     qn_batch batches[8] = {0};
     refusal refused = {0};
     size_t found = 0;
     quern_status status = find_first(q, device, make, user, batches, &refused, &found);
-    if (status == QUERN_NOT_FOUND) {
-        status = compile_first(q, device, device_name, batches, &refused, &found);
-    } else {
-        free(refused.message);
-    }
+    if (status == QUERN_NOT_FOUND) status = compile_first(q, device, batches, &refused, &found);
+    free(refused.message);
     for (size_t i = 0; i < device->target_count; i++) {
         if (status == QUERN_OK && i == found) {
             *batch = batches[i];

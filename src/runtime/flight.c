@@ -178,8 +178,9 @@ static quern_status poll_lock(quern *q, int fd, off_t offset, const char *what, 
             return qn_fail(QUERN_CANCELLED, "cancelled by the caller while another process compiled %s", what);
         if (qn_now_ms() >= until) {
             QN_TALLY(q, flight_timeouts, 1);
-            qn_warn_once(q, QN_WARN_FLIGHT, "compile", "another process's compile of %s is not over after %d ms: compiling it here too",
-                         what, q->flight_timeout_ms);
+            qn_warn_once(q, QN_WARN_FLIGHT, "compile",
+                         "another process's compile of %s is not over after %d ms: compiling it here too", what,
+                         q->flight_timeout_ms);
             return QUERN_OK;
         }
         nanosleep(&(struct timespec){0, pause_us * 1000}, NULL);

@@ -33,8 +33,8 @@ qn_entry *qn_memory_publish(quern *q, qn_entry *entry)
             return present;
         }
         entry->next = seen = head;
-    } while (!atomic_compare_exchange_weak_explicit(&q->entries, &head, entry, memory_order_acq_rel,
-                                                    memory_order_acquire));
+    } while (
+        !atomic_compare_exchange_weak_explicit(&q->entries, &head, entry, memory_order_acq_rel, memory_order_acquire));
     return entry;
 }
 

@@ -20,7 +20,8 @@ static quern_status finish_init(quern *q, qn_work *work, const char *entry, cons
     return QUERN_OK;
 }
 
-quern_status qn_work_init(quern *q, qn_work *work, const qn_kernel_plan *plan, const qn_arch *arch, const char *spec_text)
+quern_status qn_work_init(quern *q, qn_work *work, const qn_kernel_plan *plan, const qn_arch *arch,
+                          const char *spec_text)
 {
     memset(work, 0, sizeof *work);
     QN_TRY(qn_kernel_source(q, plan, arch, &work->source));
@@ -50,14 +51,12 @@ quern_status qn_work_would_compile(quern *q, const qn_work *work)
     qn_options options;
     qn_hash_hex(&work->hash, hex);
     qn_compile_options(q, work->arch, &options);
-    for (size_t i = 0; i < options.count; i++)
-        qn_text_putf(&options_text, "%s%s", i ? " " : "", options.item[i]);
-    quern_status status =
-        qn_fail(QUERN_WOULD_COMPILE,
-                "no store has this kernel and the mode is strict: arch %s, entry %s, spec \"%s\", generator %d, "
-                "options \"%s\", key %s: warm it, or open with another mode",
-                work->arch->name, work->entry_name, work->spec_text, QN_GENERATOR_VERSION,
-                qn_text_string(&options_text), hex);
+    for (size_t i = 0; i < options.count; i++) qn_text_putf(&options_text, "%s%s", i ? " " : "", options.item[i]);
+    quern_status status = qn_fail(
+        QUERN_WOULD_COMPILE,
+        "no store has this kernel and the mode is strict: arch %s, entry %s, spec \"%s\", generator %d, "
+        "options \"%s\", key %s: warm it, or open with another mode",
+        work->arch->name, work->entry_name, work->spec_text, QN_GENERATOR_VERSION, qn_text_string(&options_text), hex);
     qn_text_fini(&options_text);
     return status;
 }
@@ -128,8 +127,8 @@ static quern_status compile(quern *q, qn_process *process, qn_work *work)
     QN_TRY(qn_nvrtc_load(q->nvrtc_file, &nvrtc));
     if (!qn_nvrtc_has_arch(nvrtc, work->arch)) return qn_lacks_arch(nvrtc, "the caller", &work->arch, 1);
     qn_compile_options(q, work->arch, &options);
-    qn_compile request = {work->source.bytes, work->entry_name, options.item, options.count,
-                          q->compile_timeout_ms, q->cancel, q->cancel_user};
+    qn_compile request = {work->source.bytes,    work->entry_name, options.item,  options.count,
+                          q->compile_timeout_ms, q->cancel,        q->cancel_user};
     quern_status status = qn_nvrtc_compile(nvrtc, &request, &compiled);
     if (status != QUERN_OK) return qn_fail_in(status, "spec \"%s\" for %s", work->spec_text, work->arch->name);
     int64_t compile_us = compiled.compile_us;
@@ -142,8 +141,9 @@ static quern_status compile(quern *q, qn_process *process, qn_work *work)
     work->origin = QUERN_ORIGIN_COMPILED;
     work->stored = qn_stores_put(q, process, work, entry);
     work->entry = qn_memory_publish(q, entry);
-    qn_log_line(&q->log, "compile", QUERN_LOG_INFO, "compiled %lld.%03lld ms %s %s (%s)", (long long)(compile_us / 1000),
-                (long long)(compile_us % 1000), work->arch->name, work->entry_name, work->spec_text);
+    qn_log_line(&q->log, "compile", QUERN_LOG_INFO, "compiled %lld.%03lld ms %s %s (%s)",
+                (long long)(compile_us / 1000), (long long)(compile_us % 1000), work->arch->name, work->entry_name,
+                work->spec_text);
     return QUERN_OK;
 }
 

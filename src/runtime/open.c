@@ -12,12 +12,7 @@
 #include "base/path.h"
 #include "runtime/private.h"
 
-enum {
-    DEFAULT_BUSY_MS = 5000,
-    DEFAULT_FLIGHT_MS = 60000,
-    DEFAULT_COMPILE_MS = 120000,
-    MAX_COMPILE_THREADS = 1024
-};
+enum { DEFAULT_BUSY_MS = 5000, DEFAULT_FLIGHT_MS = 60000, DEFAULT_COMPILE_MS = 120000, MAX_COMPILE_THREADS = 1024 };
 static const int64_t kDefaultCap = (int64_t)1 << 30;
 
 int64_t qn_now_ms(void)
@@ -34,7 +29,8 @@ quern_status qn_take_sized(const char *what, const void *from, void *to, size_t 
     size_t given;
     memcpy(&given, from, sizeof given);
     if (given < sizeof given || given > 65536)
-        return qn_fail(QUERN_BAD_ARGUMENT, "%s: size = %zu is not a structure's: start from its INIT macro", what, given);
+        return qn_fail(QUERN_BAD_ARGUMENT, "%s: size = %zu is not a structure's: start from its INIT macro", what,
+                       given);
     for (size_t i = bytes; i < given; i++)
         if (((const unsigned char *)from)[i])
             return qn_fail(QUERN_BAD_ARGUMENT,
@@ -164,8 +160,9 @@ static quern_status take_cache_file(quern *q, const quern_options *o)
         status = qn_text_check(&directory);
         if (status == QUERN_OK) status = take_path(directory.bytes, &q->cache_file);
     } else if (!directory.failed) {
-        qn_warn_once(q, QN_WARN_CACHE, "cache",
-                     "no cache directory ($QUERN_CACHE_DIR, $XDG_CACHE_HOME, the passwd home): kernels are kept in memory");
+        qn_warn_once(
+            q, QN_WARN_CACHE, "cache",
+            "no cache directory ($QUERN_CACHE_DIR, $XDG_CACHE_HOME, the passwd home): kernels are kept in memory");
     }
     qn_text_fini(&directory);
     return status;
@@ -279,9 +276,9 @@ void quern_get_counters(const quern *q, quern_counters *counters)
     if (!q || !counters) return;
 #define COUNT(name) atomic_load_explicit(&q->tally.name, memory_order_relaxed)
     quern_counters now = {
-        sizeof now,       COUNT(hit_table),  COUNT(hit_memory), COUNT(hit_sealed), COUNT(hit_user),     COUNT(miss),
-        COUNT(compiled),  COUNT(compile_us), COUNT(put_failed), COUNT(get_failed), COUNT(bad_rows),
-        COUNT(flight_waits), COUNT(flight_timeouts),
+        sizeof now,      COUNT(hit_table),    COUNT(hit_memory),      COUNT(hit_sealed), COUNT(hit_user),
+        COUNT(miss),     COUNT(compiled),     COUNT(compile_us),      COUNT(put_failed), COUNT(get_failed),
+        COUNT(bad_rows), COUNT(flight_waits), COUNT(flight_timeouts),
     };
 #undef COUNT
     qn_copy_sized(counters, &now, sizeof now);

@@ -27,6 +27,7 @@ enum {
     QN_KIND_CUBIN = 1,
     QN_DEFAULT_SHARED = 48 * 1024, // a CTA may use this much shared memory without opting in
     QN_PORTABLE_CLUSTER = 8,       // a larger cluster needs the non-portable attribute
+    QN_WORKSPACE_ALIGN = 256,
     QN_LOCK_SLOTS = 64,
     QN_MAX_SEALED = 16
 };
@@ -121,7 +122,7 @@ struct qn_process {
     quern_store sealed[QN_MAX_SEALED];
     quern_store user;
     bool has_user, user_is_sqlite, user_is_writable;
-    char *lock_file; // NULL: no locks between processes
+    char *lock_file;                                    // NULL: no locks between processes
     _Atomic int64_t closed_until_ms[QN_MAX_SEALED + 1]; // a store that was busy is not asked before (1 + sealed: user)
     atomic_bool put_fails; // the last put failed: others' waiting for our puts is of no use
 };
@@ -167,7 +168,8 @@ typedef struct qn_work {
     char *message; // of a failure, to be raised in the calling thread
 } qn_work;
 
-quern_status qn_work_init(quern *q, qn_work *work, const qn_kernel_plan *plan, const qn_arch *arch, const char *spec_text);
+quern_status qn_work_init(quern *q, qn_work *work, const qn_kernel_plan *plan, const qn_arch *arch,
+                          const char *spec_text);
 quern_status qn_work_init_source(quern *q, qn_work *work, const char *source, const char *entry, const qn_arch *arch,
                                  const char *spec_text); // source is copied
 void qn_work_fini(qn_work *work);
@@ -223,9 +225,9 @@ void qn_locks_inherited(quern *q); // in a forked child: closes what other threa
 // ---- devices, loading (load.c)
 
 typedef struct qn_device {
-    int ordinal;
     CUdevice handle;
     int cc;
+    char name[192]; // for messages
     qn_device_limits limits;
     const qn_arch *targets[8];
     size_t target_count;
@@ -233,22 +235,23 @@ typedef struct qn_device {
 
 // The driver, and the device of the current context. NO_CONTEXT, WRONG_CONTEXT, NO_DEVICE and the driver's statuses.
 quern_status qn_device_current(quern *q, int ordinal, const qn_driver **driver, CUdevice *handle);
-quern_status qn_device_read(quern *q, const qn_driver *driver, CUdevice handle, qn_device *device);
+quern_status qn_device_read(const qn_driver *driver, CUdevice handle, qn_device *device);
 quern_status qn_lacks_arch(const qn_nvrtc *nvrtc, const char *who, const qn_arch *const *targets, size_t count);
 
 typedef struct qn_shape {
     int cluster, dynamic_shared;
 } qn_shape;
 // Loads work's image and makes it ready on the device; a stored image that the loader refuses is compiled anew, once.
-quern_status qn_load(quern *q, const qn_driver *driver, CUdevice device, qn_work *work, qn_shape shape, CUkernel *kernel);
+quern_status qn_load(quern *q, const qn_driver *driver, CUdevice device, qn_work *work, qn_shape shape,
+                     CUkernel *kernel);
 void qn_unload(quern *q, qn_entry *entry); // gives one use back; the last one unloads
-void qn_entry_unload_all(quern *q); // at the end: every library that is left
+void qn_entry_unload_all(quern *q);        // at the end: every library that is left
 
 // Which target serves: the first whose kernels are all there, else the first that the NVRTC compiles for.
 // make fills a batch for a target; what it refuses (NO_PLAN) is passed over unless all are.
 typedef quern_status (*qn_make_batch_fn)(void *user, const qn_arch *arch, qn_batch *batch);
-quern_status qn_obtain_targets(quern *q, const qn_device *device, const char *device_name, qn_make_batch_fn make,
-                               void *user, qn_batch *batch, const qn_arch **arch);
+quern_status qn_obtain_targets(quern *q, const qn_device *device, qn_make_batch_fn make, void *user, qn_batch *batch,
+                               const qn_arch **arch);
 
 // ---- ops
 
@@ -284,6 +287,10 @@ struct quern_op {
 
 void qn_op_free(quern_op *op); // memory only
 
+// One kernel on a stream. parameters: the one structure, or NULL when there is none.
+CUresult qn_launch_kernel(const qn_driver *driver, const qn_stage *stage, const uint32_t grid[3], void *parameters,
+                          CUstream stream);
+
 // Sizes structures of any family on the stack.
 typedef union qn_any_sizes {
     int64_t align;
@@ -294,5 +301,8 @@ typedef union qn_any_args {
     int64_t align;
     unsigned char bytes[1024];
 } qn_any_args;
+
+// The caller's sizes structure, of whatever length, with each size brought into its range.
+void qn_sizes_take(const qn_family *family, const void *given, qn_any_sizes *sizes);
 
 #endif

@@ -26,7 +26,7 @@ enum {
     QN_KEY_TAG_KIND = 'K',      // int, 1 = cubin
     QN_KEY_TAG_ENTRY = 'E',     // the symbol
     QN_KEY_TAG_OPTION = 'O',
-    QN_KEY_TAG_SOURCE = 'S'     // the final text
+    QN_KEY_TAG_SOURCE = 'S' // the final text
 };
 
 // An image and where it came from. Counted by the quern that holds it: lives until quern_close and the last release.

@@ -45,8 +45,7 @@ static void remember(qn_process *process, const qn_hash *hash, size_t store)
 static const char *fault_of(const qn_work *work, const quern_record *record)
 {
     if (record->kind != QN_KIND_CUBIN) return "its kind is not a cubin";
-    if (!record->key || record->key_bytes != work->key.length ||
-        memcmp(record->key, work->key.bytes, work->key.length))
+    if (!record->key || record->key_bytes != work->key.length || memcmp(record->key, work->key.bytes, work->key.length))
         return "its key is another kernel's";
     if (!record->image || !record->image_bytes) return "its image is empty";
     qn_hash sum = qn_hash_bytes(record->image, record->image_bytes);
@@ -140,14 +139,12 @@ static quern_record record_of(const qn_work *work, const char *toolchain)
     return record;
 }
 
-static void drop_row(quern *q, qn_process *process, const qn_work *work, size_t index, const char *toolchain)
+static bool remove_row(quern *q, qn_process *process, const qn_work *work, size_t index, const char *toolchain)
 {
     quern_store *store = store_at(q, process, index);
-    bool may_remove = index == q->sealed_count && process->user_is_writable && store && store->remove;
+    if (index < q->sealed_count || !process->user_is_writable || !store || !store->remove) return false;
     quern_record record = record_of(work, toolchain);
-    QN_TALLY(q, bad_rows, 1);
-    if (may_remove && store->remove(store->self, &record) == QUERN_OK) return;
-    remember(process, &work->hash, index);
+    return store->remove(store->self, &record) == QUERN_OK;
 }
 
 static quern_status ask(quern *q, qn_process *process, size_t index, qn_work *work, const char *toolchain)
@@ -170,7 +167,8 @@ static quern_status ask(quern *q, qn_process *process, size_t index, qn_work *wo
     if (s.is_bad) {
         qn_warn_once(q, QN_WARN_BAD_ROW, "cache", "%s: the row of %s (%s) is passed over: %s", store_name(q, index),
                      work->entry_name, work->spec_text, s.fault);
-        drop_row(q, process, work, index, s.toolchain);
+        QN_TALLY(q, bad_rows, 1);
+        if (!remove_row(q, process, work, index, s.toolchain)) remember(process, &work->hash, index);
         return QUERN_NOT_FOUND;
     }
     if (status == QUERN_NOT_FOUND || status == QUERN_OK) return QUERN_NOT_FOUND;
@@ -235,6 +233,8 @@ void qn_stores_drop(quern *q, qn_process *process, const qn_work *work, const qn
 {
     qn_message_mark mark;
     qn_message_save(&mark);
-    drop_row(q, process, work, entry->store, entry->toolchain);
+    QN_TALLY(q, bad_rows, 1);
+    remove_row(q, process, work, entry->store, entry->toolchain);
+    remember(process, &work->hash, entry->store); // in any case: this process never takes its word again
     qn_message_restore(&mark);
 }

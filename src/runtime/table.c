@@ -57,7 +57,8 @@ static quern_status grow(qn_table *table)
     qn_table_level *old = atomic_load_explicit(&table->level, memory_order_relaxed);
     size_t slots = old ? (old->mask + 1) * 2 : FIRST_SLOTS;
     qn_table_level *level = calloc(1, sizeof *level + slots * sizeof level->slot[0]);
-    if (!level) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: the memory table could not grow to %zu slots", slots);
+    if (!level)
+        return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: the memory table could not grow to %zu slots", slots);
     level->older = old;
     level->mask = slots - 1;
     for (size_t i = 0; old && i <= old->mask; i++) {

@@ -104,6 +104,9 @@ bool hostile_data_make(const hostile_case *c, hostile_data *data);
 void hostile_data_free(hostile_data *data);
 void hostile_data_reset(hostile_data *data); // the outputs' guard bytes again
 
+// Output buffers of the same sizes, for another run's results; no inputs. False: out of memory.
+bool hostile_data_make_outputs(const hostile_case *c, hostile_data *data);
+
 // The argument structure with the case's sizes and strides and no pointers; and where buffer i's pointer is in it.
 quern_softmax_topk_args hostile_args(const hostile_case *c);
 void hostile_set_pointer(quern_softmax_topk_args *args, int buffer, void *pointer);

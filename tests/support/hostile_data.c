@@ -161,10 +161,10 @@ static bool make_buffer(const hostile_case *c, int which, hostile_buffer *buffer
     return true;
 }
 
-bool hostile_data_make(const hostile_case *c, hostile_data *data)
+static bool make_buffers(const hostile_case *c, int first, hostile_data *data)
 {
     *data = (hostile_data){.c = c, .args = hostile_args(c)};
-    for (int i = 0; i < HOSTILE_BUFFERS; i++) {
+    for (int i = first; i < HOSTILE_BUFFERS; i++) {
         if (!has_buffer(c, i)) continue;
         if (!make_buffer(c, i, &data->buffer[i])) {
             hostile_data_free(data);
@@ -172,13 +172,24 @@ bool hostile_data_make(const hostile_case *c, hostile_data *data)
         }
         hostile_set_pointer(&data->args, i, data->buffer[i].bytes + data->buffer[i].at);
     }
+    hostile_data_reset(data);
+    return true;
+}
+
+bool hostile_data_make(const hostile_case *c, hostile_data *data)
+{
+    if (!make_buffers(c, 0, data)) return false;
     fill_logits(c, &data->buffer[HOSTILE_LOGITS]);
     for (int64_t row = 0; row < c->rows && c->spec.temperature; row++)
         ((float *)data->args.temperature)[row] = hostile_temperature(c, row);
     for (int64_t row = 0; row < c->rows && c->spec.token; row++)
         ((int32_t *)data->args.token)[row] = hostile_token(c, row);
-    hostile_data_reset(data);
     return true;
+}
+
+bool hostile_data_make_outputs(const hostile_case *c, hostile_data *data)
+{
+    return make_buffers(c, HOSTILE_INPUTS, data);
 }
 
 void hostile_data_reset(hostile_data *data)

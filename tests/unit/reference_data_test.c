@@ -30,7 +30,8 @@ typedef struct dataset {
 static const dataset bf16 = {"logits_64x49152.bf16.npy", "softmax_topk_64x49152_k256.indices.i32.npy",
                              "softmax_topk_64x49152_k256.values.f32.npy", "softmax_topk_64x49152_k256.lse.f32.npy"};
 static const dataset f32 = {"logits_4x49152.f32.npy", "softmax_topk_4x49152_f32_k256.indices.i32.npy",
-                            "softmax_topk_4x49152_f32_k256.values.f32.npy", "softmax_topk_4x49152_f32_k256.lse.f32.npy"};
+                            "softmax_topk_4x49152_f32_k256.values.f32.npy",
+                            "softmax_topk_4x49152_f32_k256.lse.f32.npy"};
 
 // The expected files are f64 results rounded once: two right answers differ by an ulp at most.
 static void assert_near(float got, float want, int64_t row, int64_t k)

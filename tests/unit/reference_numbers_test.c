@@ -21,7 +21,8 @@ static const format f16 = {qn_f16_to_f32, qn_f32_to_f16, 5, 10, 15}, bf16 = {qn_
 // The value by the definition of the format: (-1)^s · 2^(e - bias) · 1.f, in f64.
 static double defined(const format *t, uint16_t bits)
 {
-    int exponent = bits >> t->fraction_bits & ((1 << t->exponent_bits) - 1), fraction = bits & ((1 << t->fraction_bits) - 1);
+    int exponent = bits >> t->fraction_bits & ((1 << t->exponent_bits) - 1),
+        fraction = bits & ((1 << t->fraction_bits) - 1);
     double sign = bits & 0x8000 ? -1.0 : 1.0;
     if (exponent == (1 << t->exponent_bits) - 1) return fraction ? NAN : sign * INFINITY;
     if (exponent == 0) return sign * ldexp(fraction, 1 - t->bias - t->fraction_bits);
@@ -80,16 +81,18 @@ static void a_nan_whose_payload_is_low_stays_a_nan(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        {"f16: every pattern is widened by definition and comes back", every_pattern_is_widened_by_definition_and_comes_back,
-         NULL, NULL, (void *)&f16},
-        {"bf16: every pattern is widened by definition and comes back", every_pattern_is_widened_by_definition_and_comes_back,
-         NULL, NULL, (void *)&bf16},
-        {"f16: what lies between goes to the nearer and ties to even", what_lies_between_goes_to_the_nearer_and_ties_to_even,
-         NULL, NULL, (void *)&f16},
-        {"bf16: what lies between goes to the nearer and ties to even", what_lies_between_goes_to_the_nearer_and_ties_to_even,
-         NULL, NULL, (void *)&bf16},
-        {"f16: a NaN whose payload is low stays a NaN", a_nan_whose_payload_is_low_stays_a_nan, NULL, NULL, (void *)&f16},
-        {"bf16: a NaN whose payload is low stays a NaN", a_nan_whose_payload_is_low_stays_a_nan, NULL, NULL, (void *)&bf16},
+        {"f16: every pattern is widened by definition and comes back",
+         every_pattern_is_widened_by_definition_and_comes_back, NULL, NULL, (void *)&f16},
+        {"bf16: every pattern is widened by definition and comes back",
+         every_pattern_is_widened_by_definition_and_comes_back, NULL, NULL, (void *)&bf16},
+        {"f16: what lies between goes to the nearer and ties to even",
+         what_lies_between_goes_to_the_nearer_and_ties_to_even, NULL, NULL, (void *)&f16},
+        {"bf16: what lies between goes to the nearer and ties to even",
+         what_lies_between_goes_to_the_nearer_and_ties_to_even, NULL, NULL, (void *)&bf16},
+        {"f16: a NaN whose payload is low stays a NaN", a_nan_whose_payload_is_low_stays_a_nan, NULL, NULL,
+         (void *)&f16},
+        {"bf16: a NaN whose payload is low stays a NaN", a_nan_whose_payload_is_low_stays_a_nan, NULL, NULL,
+         (void *)&bf16},
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+// Repair: the damaged file's bytes are copied to FILE.broken-<n>, the file is made an empty database in its place, and
+// what can be read of the copy goes back into it. Called by the command only, on a person's request.
+//   (1) The file is never renamed or unlinked: other processes may have it open, and their journal has its name. It is
+//       emptied by SQLite itself, under SQLite's locks (SQLITE_DBCONFIG_RESET_DATABASE), and stays the same inode.
+//   (2) All of it happens under an exclusive lock of the whole side file FILE.lock: no repair beside another, none
+//       while a compile is in flight.
+//   (3) Nothing is changed before the copy is complete and on the disk.
+//   (4) A database that is not damaged, is another program's, or is of a newer format is left as it is.
+//
+//     FILE ──copy──► FILE.broken-1 ──copy with a new first page──► FILE.broken-1.salvage ──good rows──► FILE
+//
+// The first page of every version 1 database says the same (table kernel begins at page 3), but for counters: that of
+// the emptied database makes a copy readable whose header is destroyed or whose end is missing.
+#include "cache/sqlite_private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { BLOCK_BYTES = 1 << 16, MAX_BROKEN = 1000, LOCK_RETRY_MS = 20 };
+enum { AT_PAGE_COUNT = 28 }; // in the file's header: 4 bytes, big endian
+
+// ---- the lock
+
+static bool lock_whole(int descriptor, int timeout_ms)
+{
+    const struct timespec pause = {0, LOCK_RETRY_MS * 1000000L};
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 0};
+
+    for (int waited = 0;; waited += LOCK_RETRY_MS) {
+        if (!fcntl(descriptor, F_OFD_SETLK, &lock)) return true;
+        if ((errno != EAGAIN && errno != EACCES && errno != EINTR) || waited >= timeout_ms) return false;
+        nanosleep(&pause, NULL);
+    }
+}
+
+static quern_status lock_side_file(const qn_sqlite *store, int *descriptor)
+{
+    qn_text name = QN_TEXT_INIT;
+    quern_status status = QUERN_OK;
+
+    qn_text_putf(&name, "%s.lock", store->file);
+    QN_TRY(qn_text_check(&name));
+    int fd = open(name.bytes, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) {
+        status = qn_fail(QUERN_FILE_ERROR, "'%s' could not be opened: %s", name.bytes, strerror(errno));
+    } else if (!lock_whole(fd, store->busy_timeout_ms)) {
+        status = qn_fail(QUERN_STORE_BUSY,
+                         "'%s' is locked: another process compiles into this database or repairs it; try again when it "
+                         "is done",
+                         name.bytes);
+        close(fd);
+    } else {
+        *descriptor = fd;
+    }
+    qn_text_fini(&name);
+    return status;
+}
+
+// ---- the copy
+
+// SQLite's own descriptor reads the file: a second one, closed, would drop the locks of this process on it. The last
+// block comes back short, with what is missing as zeros.
+static bool copy_blocks(sqlite3 *db, int to, const unsigned char *first_page)
+{
+    sqlite3_file *file = NULL;
+    sqlite3_int64 size = 0;
+    char *block = malloc(BLOCK_BYTES);
+    bool done = block && !sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &file) && file && file->pMethods &&
+                !file->pMethods->xFileSize(file, &size);
+
+    for (sqlite3_int64 at = 0; done && at < size; at += BLOCK_BYTES) {
+        int count = size - at < BLOCK_BYTES ? (int)(size - at) : BLOCK_BYTES;
+        int code = file->pMethods->xRead(file, block, count, at);
+        done = code == SQLITE_OK || code == SQLITE_IOERR_SHORT_READ;
+        if (done && !at && first_page) {
+            memcpy(block, first_page, (size_t)(count < QN_SCHEMA_PAGE_BYTES ? count : QN_SCHEMA_PAGE_BYTES));
+        }
+        if (done) done = pwrite(to, block, (size_t)count, at) == count;
+    }
+    free(block);
+    return done;
+}
+
+// A new file with the database's bytes, on the disk before this returns.
+static quern_status copy_to(const qn_sqlite *store, sqlite3 *db, const char *name, const unsigned char *first_page)
+{
+    quern_status status = QUERN_OK;
+    int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+    if (fd < 0) return qn_fail(QUERN_FILE_ERROR, "'%s' could not be made: %s", name, strerror(errno));
+    errno = 0;
+    if (fchmod(fd, 0600) || !copy_blocks(db, fd, first_page) || fsync(fd)) {
+        bool full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
+        status = qn_fail(full ? QUERN_STORE_FULL : QUERN_FILE_ERROR, "%s: copying it to '%s' failed: %s; it was left as it is",
+                         store->file, name, strerror(errno ? errno : EIO));
+    }
+    close(fd);
+    if (status) unlink(name);
+    return status;
+}
+
+static quern_status copy_aside(const qn_sqlite *store, sqlite3 *db, qn_text *name)
+{
+    struct stat found;
+
+    for (int n = 1; n <= MAX_BROKEN; n++) {
+        qn_text_clear(name);
+        qn_text_putf(name, "%s.broken-%d", store->file, n);
+        QN_TRY(qn_text_check(name));
+        if (lstat(name->bytes, &found) && errno == ENOENT) return copy_to(store, db, name->bytes, NULL);
+    }
+    return qn_fail(QUERN_FILE_ERROR, "'%s' and all before it exist; remove some", name->bytes);
+}
+
+// ---- emptying in place
+
+static quern_status empty_in_place(const qn_sqlite *store, sqlite3 *db)
+{
+    int64_t unused;
+
+    sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 0, (int *)NULL);
+    qn_query_int(db, "SELECT count(*) FROM sqlite_master", &unused); // as the documentation of RESET_DATABASE asks
+    sqlite3_db_config(db, SQLITE_DBCONFIG_RESET_DATABASE, 1, (int *)NULL);
+    int code = qn_exec(db, "PRAGMA page_size=16384; PRAGMA auto_vacuum=INCREMENTAL; VACUUM");
+    sqlite3_db_config(db, SQLITE_DBCONFIG_RESET_DATABASE, 0, (int *)NULL);
+    if (code) return qn_sqlite_fail(store, db, code, "emptying it");
+    return qn_create_tables(store, db);
+}
+
+// ---- saving rows
+
+typedef struct saving {
+    qn_sqlite *into;
+    int64_t saved;
+    quern_status status;
+} saving;
+
+static quern_status save_row(saving *to, const qn_row *row)
+{
+    quern_status status = QUERN_OK;
+    bool added = false;
+    qn_use use;
+
+    if (qn_row_fault(row) != QN_FAULT_NONE) return QUERN_OK;
+    QN_TRY(qn_use_begin(to->into, &use));
+    int code = qn_begin_immediate(&use);
+    if (!code) code = qn_end_transaction(use.db, qn_put_row(&use, &row->record, &added));
+    if (code) status = qn_sqlite_fail(to->into, use.db, code, "saving a row");
+    else to->saved += added;
+    qn_use_end(&use);
+    return status;
+}
+
+// Reads rows one way until the end or to where the damage is, the other way from the other end.
+static quern_status save_rows(saving *to, sqlite3 *from, const char *order)
+{
+    sqlite3_stmt *statement = NULL;
+    qn_text sql = QN_TEXT_INIT;
+    quern_status status = QUERN_OK;
+    qn_row row = {0};
+
+    qn_text_putf(&sql, "SELECT " QN_ROW_ALL " FROM kernel NOT INDEXED ORDER BY id %s", order);
+    QN_TRY(qn_text_check(&sql));
+    int code = qn_prepare(from, sql.bytes, &statement);
+    while (!code && !status && sqlite3_step(statement) == SQLITE_ROW) {
+        code = qn_row_read(&row, statement);
+        if (!code) status = save_row(to, &row);
+    }
+    sqlite3_finalize(statement);
+    qn_row_fini(&row);
+    qn_text_fini(&sql);
+    return status;
+}
+
+static quern_status salvage(qn_sqlite *store, const char *file, int64_t *saved)
+{
+    saving to = {.into = store};
+    sqlite3 *db = NULL;
+
+    QN_TRY(qn_connect(store, file, false, true, &db));
+    quern_status status = save_rows(&to, db, "ASC");
+    if (!status) status = save_rows(&to, db, "DESC");
+    sqlite3_close(db);
+    if (!status) *saved = to.saved;
+    return status;
+}
+
+// ---- the whole
+
+// Whether repair is called for: OK with *damaged, or the reason why the file is none of its business.
+static quern_status diagnose(const qn_sqlite *store, sqlite3 *db, bool *damaged)
+{
+    qn_verdict verdict;
+    bool sealed;
+    int64_t ok = 0;
+
+    *damaged = true;
+    int code = qn_query_int(db, "SELECT count(*) FROM sqlite_master", &ok);
+    if (code == SQLITE_NOTADB) return QUERN_OK; // whatever it was is kept in the copy
+    quern_status status = qn_check_format(store, db, &verdict, &sealed);
+    if (status == QUERN_STORE_CORRUPT) return QUERN_OK;
+    if (status) return status;
+    code = qn_query_int(db, "SELECT integrity_check='ok' FROM pragma_integrity_check(1)", &ok);
+    if (code && qn_sqlite_status(db, code) != QUERN_STORE_CORRUPT) return qn_sqlite_fail(store, db, code, "checking it");
+    *damaged = code || !ok;
+    return QUERN_OK;
+}
+
+// The emptied database's first page, with the page count of the copy.
+static quern_status make_first_page(const qn_sqlite *store, sqlite3 *empty, const char *copy, unsigned char *page)
+{
+    struct stat found;
+
+    if (stat(copy, &found)) return qn_fail(QUERN_FILE_ERROR, "'%s': %s", copy, strerror(errno));
+    if (!qn_read_raw(empty, page, QN_SCHEMA_PAGE_BYTES, 0)) {
+        return qn_fail(QUERN_STORE_IO, "%s: its first page could not be read; what was in it is in '%s'", store->file, copy);
+    }
+    uint32_t pages = (uint32_t)(found.st_size / QN_SCHEMA_PAGE_BYTES);
+    for (int i = 0; i < 4; i++) page[AT_PAGE_COUNT + i] = (unsigned char)(pages >> (24 - 8 * i));
+    return QUERN_OK;
+}
+
+static quern_status save_from_copy(qn_sqlite *store, const char *copy, const unsigned char *first_page, int64_t *saved)
+{
+    qn_text name = QN_TEXT_INIT;
+    sqlite3 *db = NULL;
+
+    qn_text_putf(&name, "%s.salvage", copy);
+    QN_TRY(qn_text_check(&name));
+    quern_status status = qn_connect(store, copy, false, true, &db);
+    if (!status) status = copy_to(store, db, name.bytes, first_page);
+    sqlite3_close(db);
+    if (!status) {
+        status = salvage(store, name.bytes, saved);
+        unlink(name.bytes);
+    }
+    qn_text_fini(&name);
+    return status;
+}
+
+static quern_status repair_locked(qn_sqlite *store, int64_t *saved, qn_text *copy)
+{
+    unsigned char *first_page = malloc(QN_SCHEMA_PAGE_BYTES);
+    bool damaged = false;
+    sqlite3 *db = NULL;
+
+    if (!first_page) return qn_fail(QUERN_OUT_OF_MEMORY, "no memory for a page");
+    quern_status status = qn_connect(store, store->file, true, false, &db);
+    if (!status) status = diagnose(store, db, &damaged);
+    if (!status && damaged) {
+        status = copy_aside(store, db, copy);
+        if (!status) status = empty_in_place(store, db);
+        if (!status) status = make_first_page(store, db, copy->bytes, first_page);
+    }
+    sqlite3_close(db);
+    if (!status && damaged) status = save_from_copy(store, copy->bytes, first_page, saved);
+    free(first_page);
+    return status;
+}
+
+quern_status qn_sqlite_repair(const qn_sqlite_options *options, int64_t *saved, qn_text *set_aside)
+{
+    qn_text copy = QN_TEXT_INIT;
+    int64_t count = 0;
+    int descriptor = -1;
+    quern_store store;
+    sigset_t mask;
+    bool pending;
+
+    QN_TRY(qn_sqlite_open(options, &store));
+    quern_status status = lock_side_file(qn_sqlite_of(&store), &descriptor);
+    if (!status) {
+        qn_signal_hold(&mask, &pending);
+        status = repair_locked(qn_sqlite_of(&store), &count, &copy);
+        qn_signal_release(&mask, pending);
+        close(descriptor);
+    }
+    qn_sqlite_close(&store);
+    if (!status) {
+        *saved = count;
+        if (copy.length) qn_text_puts(set_aside, copy.bytes);
+        status = qn_text_check(set_aside);
+    }
+    qn_text_fini(&copy);
+    return status;
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions and scans over a CTA of THREADS threads (a multiple of 32). Every thread takes part. Scratch is passed in:
+// one word a warp; the caller puts a barrier between two uses of the same scratch.
+#pragma once
+
+#include "warp.cuh"
+
+constexpr int kWarps = THREADS / kWarp;
+static_assert(THREADS % kWarp == 0 && THREADS >= 32 && THREADS <= 1024, "THREADS: whole warps, 32 to 1024");
+
+// Sum in a fixed order: a tree in each warp, then the warps one after another. Holds one barrier.
+QN_DEVICE float block_sum(float x, float *scratch) // [kWarps]
+{
+    x = warp_sum(x);
+    if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = x;
+    __syncthreads();
+    float sum = 0.f;
+    for (int warp = 0; warp < kWarps; warp++) sum += scratch[warp];
+    return sum;
+}
+
+QN_DEVICE u32 block_sum(u32 x, u32 *scratch) // [kWarps]
+{
+    x = warp_sum(x);
+    if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = x;
+    __syncthreads();
+    return warp_sum(threadIdx.x % kWarp < kWarps ? scratch[threadIdx.x % kWarp] : 0u);
+}
+
+// Sum over the threads before this one; *total is over all. Holds one barrier.
+QN_DEVICE u32 block_exclusive_sum(u32 x, u32 *scratch, u32 *total) // [kWarps]
+{
+    const u32 inclusive = warp_inclusive_sum(x);
+    if (threadIdx.x % kWarp == kWarp - 1) scratch[threadIdx.x / kWarp] = inclusive;
+    __syncthreads();
+    u32 before = inclusive - x, sum = 0;
+    for (int warp = 0; warp < kWarps; warp++) {
+        if (warp == (int)threadIdx.x / kWarp) before += sum;
+        sum += scratch[warp];
+    }
+    *total = sum;
+    return before;
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exchange between the CTAs of a cluster (sm_90). A cluster barrier is two halves: arrive says "my stores are done",
+// wait "so are everyone's".
+#pragma once
+
+#include "warp.cuh"
+
+QN_DEVICE void cluster_sync()
+{
+    cluster_arrive();
+    cluster_wait();
+}
+
+// Copies `vectors` 16-byte vectors of this CTA's shared memory to the place `to` of every CTA of the cluster, a warp a
+// peer: contiguous stores, since scattered small ones to a peer are several times slower.
+template <int kCluster> QN_DEVICE void cluster_broadcast(uint4 *to, const uint4 *from, u32 vectors)
+{
+    const u32 lane = threadIdx.x % kWarp;
+    for (u32 peer = threadIdx.x / kWarp; peer < kCluster; peer += THREADS / kWarp) {
+        uint4 *there = cluster_map(to, peer);
+        for (u32 i = lane; i < vectors; i += kWarp) there[i] = from[i];
+    }
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared memory: an arena a CTA, all of them in one range of addresses, so that an address says whose it is. Pieces lie
+// in it with hidden bytes between them.
+//   (1) The offset of a piece in the kernel's text names it; its place in the arena is the model's business.
+//   (2) Places keep the text's alignment up to 1024, and lie below 256 KiB, which is what descriptors can name.
+#include "machine.h"
+
+#include <sys/mman.h>
+
+namespace qm {
+
+enum { SLOTS = 32, GAP = 64, DESCRIPTOR_REACH = 256 << 10 };
+static const size_t RANGE = (size_t)SLOTS * MAX_CLUSTER * ARENA_BYTES;
+static char *arenas;
+
+char *shared_arena(unsigned slot, unsigned rank)
+{
+    if (!arenas) {
+        // One arena more than needed, to begin at a multiple of the arena's size.
+        char *p = static_cast<char *>(mmap(nullptr, RANGE + ARENA_BYTES, PROT_READ | PROT_WRITE,
+                                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+        if (p == MAP_FAILED) fail({"", 0, "launch"}, "the model has no memory for shared memory");
+        arenas = reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(p) + ARENA_BYTES - 1) &
+                                          ~uintptr_t(ARENA_BYTES - 1));
+    }
+    return arenas + ((size_t)slot * MAX_CLUSTER + rank) * ARENA_BYTES;
+}
+
+void shared_begin(Cluster *cluster)
+{
+    for (Cta &cta : cluster->ctas) {
+        show(cta.arena, ARENA_BYTES);
+        hide(cta.arena, ARENA_BYTES, {"", 0, "shared memory"});
+    }
+}
+
+void shared_end(Cta *cta) { hide(cta->arena, ARENA_BYTES, {"", 0, "shared memory of a CTA that has ended"}); }
+
+bool is_shared(const void *p) { return arenas && (size_t)((const char *)p - arenas) < RANGE; }
+size_t shared_offset(const void *p) { return (size_t)((const char *)p - arenas); }
+unsigned shared_rank(const void *p) { return (unsigned)(shared_offset(p) / ARENA_BYTES % MAX_CLUSTER); }
+
+Cta *shared_cta(const void *p)
+{
+    size_t arena = shared_offset(p) / ARENA_BYTES;
+    if (arena / MAX_CLUSTER >= clusters().size()) return nullptr;
+    Cluster &c = clusters()[arena / MAX_CLUSTER];
+    return arena % MAX_CLUSTER < c.ctas.size() ? &c.ctas[arena % MAX_CLUSTER] : nullptr;
+}
+
+const Piece *shared_piece(const void *p, size_t bytes)
+{
+    const Cta *cta = shared_cta(p);
+    if (!cta) return nullptr;
+    size_t at = shared_offset(p) % ARENA_BYTES;
+    for (const Piece &piece : cta->pieces)
+        if (at >= piece.at && at + bytes <= piece.at + piece.bytes) return &piece;
+    return nullptr;
+}
+
+const char *shared_check(const void *p, size_t bytes)
+{
+    const Cta *cta = shared_cta(p);
+    if (!cta || !cta->live) return "shared memory of a CTA that has ended";
+    return shared_piece(p, bytes) ? nullptr : "outside every piece of shared memory";
+}
+
+void *shared_take(size_t &offset, size_t bytes, size_t align, Place at)
+{
+    Cta *cta = current()->cta;
+    offset = (offset + align - 1) / align * align;
+    size_t here = offset;
+    offset += bytes;
+    for (const Piece &piece : cta->pieces)
+        if (piece.offset == here && piece.bytes == bytes && piece.align == align) return cta->arena + piece.at;
+    if (offset > launch.shared_bytes)
+        fail(at, "shared memory up to byte %zu, the launch gives %zu", offset, launch.shared_bytes);
+    size_t place = (cta->used + GAP + align - 1) / align * align;
+    if (place + bytes + GAP > DESCRIPTOR_REACH)
+        fail(at, "the model's arena is full: %zu bytes with gaps, %d at most", place + bytes + GAP, DESCRIPTOR_REACH);
+    cta->used = place + bytes;
+    cta->pieces.push_back({here, bytes, align, place});
+    char *p = cta->arena + place;
+    show(p, bytes);
+    raw_fill(p, 0xFF, bytes);
+#ifdef QN_MODEL_MSAN
+    hide(p, bytes, at);
+#endif
+    access_piece(p, bytes);
+    return p;
+}
+
+void *map_shared(const void *p, unsigned rank, Place at)
+{
+    need_arch(90, 0, false, at);
+    Lane *a = current();
+    Cluster *c = a->cta->cluster;
+    if (!is_shared(p) || shared_cta(p)->cluster != c) fail(at, "the address is not in the cluster's shared memory");
+    if (rank >= c->ctas.size()) fail(at, "rank %u in a cluster of %zu", rank, c->ctas.size());
+    Cta *peer = &c->ctas[rank];
+    if (!peer->live) fail(at, "CTA %u of the cluster has ended", rank);
+    const Piece *piece = shared_piece(p, 1);
+    if (!piece) fail(at, "the address is outside every piece of shared memory");
+    // The peer may not have come to its declaration yet: its arena is laid out the same by taking the pieces in order.
+    for (const Piece &mine : shared_cta(p)->pieces) {
+        bool has = false;
+        for (const Piece &its : peer->pieces) has = has || its.at == mine.at;
+        if (has) continue;
+        peer->pieces.push_back(mine);
+        if (peer->used < mine.at + mine.bytes) peer->used = mine.at + mine.bytes;
+        char *q = peer->arena + mine.at;
+        show(q, mine.bytes);
+        raw_fill(q, 0xFF, mine.bytes);
+        access_piece(q, mine.bytes);
+    }
+    return peer->arena + ((const char *)p - shared_cta(p)->arena);
+}
+
+u32 shared_address(const void *p, Place at)
+{
+    if (!is_shared(p)) fail(at, "the address is not in shared memory");
+    return shared_rank(p) << 24 | (u32)(shared_offset(p) % ARENA_BYTES);
+}
+
+void *shared_pointer(u32 address, Place at)
+{
+    Cluster *c = current()->cta->cluster;
+    u32 rank = address >> 24, offset = address & 0xFFFFFF;
+    if (rank >= c->ctas.size()) fail(at, "shared address %08x: rank %u in a cluster of %zu", address, rank, c->ctas.size());
+    char *p = c->ctas[rank].arena + offset;
+    if (offset >= ARENA_BYTES || !shared_piece(p, 1)) fail(at, "shared address %08x is in no piece", address);
+    return p;
+}
+
+} // namespace qm

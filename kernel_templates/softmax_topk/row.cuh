@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// A row as 16-byte vectors. A row may start at any element, so it is read as the aligned vectors that cover it; what
+// lies outside the row in the first and the last one is replaced by -inf. Element q of vector v is the row's element
+// v * kPerVector + q - lead.
+//
+// BATCH_INVARIANT: which thread adds which elements must not depend on the row's address. Then vectors are counted
+// from the row's own first element (lead = 0), and a vector that straddles two aligned ones is put together from both.
+#pragma once
+
+#include "problem.cuh"
+
+struct Row {
+    const uint4 *vectors; // the aligned vectors that cover the row
+    u32 lead;             // elements of vector 0 that come before the row; 0 with BATCH_INVARIANT
+    u32 shift;            // BATCH_INVARIANT: elements of the first aligned vector that come before the row
+    u32 count;            // vectors
+};
+
+QN_DEVICE Row row_of(const softmax_topk_params &p, i64 row)
+{
+    const Raw *first = static_cast<const Raw *>(p.logits) + row * p.logits_stride; // [V]
+    const u64 address = reinterpret_cast<u64>(first);
+    const u32 before = (u32)(address % 16) / (u32)sizeof(Raw);
+    Row r;
+    r.vectors = reinterpret_cast<const uint4 *>(reinterpret_cast<const unsigned char *>(first) - address % 16);
+    r.lead = BATCH_INVARIANT ? 0 : before;
+    r.shift = BATCH_INVARIANT ? before : 0;
+    r.count = (r.lead + kV + kPerVector - 1) / kPerVector;
+    return r;
+}
+
+// Element `index` of a row.
+QN_DEVICE u32 row_raw(const softmax_topk_params &p, i64 row, u32 index)
+{
+    return static_cast<const Raw *>(p.logits)[row * p.logits_stride + index];
+}
+
+// -inf in place of what vector v holds outside the row.
+QN_DEVICE uint4 row_mask(uint4 x, const Row &r, u32 v)
+{
+    const u32 first = v * kPerVector - r.lead; // wraps below 0 for what comes before the row, and fails the test
+    u32 word[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+    for (u32 q = 0; q < kPerVector; q++) {
+        if (first + q < kV) continue;
+        if constexpr (sizeof(Raw) == 2) {
+            const u32 half = q % 2 ? 0xFFFF0000u : 0x0000FFFFu;
+            word[q / 2] = (word[q / 2] & ~half) | (Element::kPad & half);
+        } else {
+            word[q] = Element::kPad;
+        }
+    }
+    return make_uint4(word[0], word[1], word[2], word[3]);
+}
+
+// 16 bytes that begin `shift` elements into the pair (a, b).
+QN_DEVICE uint4 row_join(const uint4 &a, const uint4 &b, u32 shift)
+{
+    const u32 byte = shift * (u32)sizeof(Raw);
+    u32 word[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+    if (byte & 8u) {
+#pragma unroll
+        for (int i = 0; i < 6; i++) word[i] = word[i + 2];
+    }
+    if (byte & 4u) {
+#pragma unroll
+        for (int i = 0; i < 5; i++) word[i] = word[i + 1];
+    }
+    if (byte & 2u) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) word[i] = word[i] >> 16 | word[i + 1] << 16;
+    }
+    return make_uint4(word[0], word[1], word[2], word[3]);
+}
+
+// Vector v < count of the row, ends masked.
+QN_DEVICE uint4 row_load(const Row &r, u32 v)
+{
+    uint4 x;
+    if (BATCH_INVARIANT && r.shift) {
+        x = load_covering(r.vectors + v);
+        const bool more = (v + 1) * kPerVector < r.shift + kV; // the next aligned vector holds some of the row
+        x = row_join(x, more ? load_covering(r.vectors + v + 1) : x, r.shift);
+    } else {
+        x = load_covering(r.vectors + v);
+    }
+    return v == 0 || v == r.count - 1 ? row_mask(x, r, v) : x;
+}
+
+// The same for a vector that is neither the first of a row with a lead nor the last: read once, not kept in L1.
+QN_DEVICE uint4 row_load_inner(const Row &r, u32 v)
+{
+    if (BATCH_INVARIANT && r.shift) return row_load(r, v);
+    return __ldcs(r.vectors + v);
+}
+
+QN_DEVICE uint4 row_pad() { return make_uint4(Element::kPad, Element::kPad, Element::kPad, Element::kPad); }
+
+// Calls each(x, v) for every vector of [begin, end) that falls to this thread; four loads are in flight at a time.
+template <class Each> QN_DEVICE void row_for_each_vector(const Row &r, u32 begin, u32 end, Each each)
+{
+    constexpr u32 kBatch = 4;
+    for (u32 base = begin; base < end; base += THREADS * kBatch) {
+        uint4 x[kBatch];
+#pragma unroll
+        for (u32 u = 0; u < kBatch; u++) {
+            const u32 v = base + u * THREADS + thread_index();
+            x[u] = v < end ? row_load(r, v) : row_pad();
+        }
+#pragma unroll
+        for (u32 u = 0; u < kBatch; u++) {
+            const u32 v = base + u * THREADS + thread_index();
+            if (v < end) each(x[u], v);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// A threshold from a sample, before the stream. The maxima of SAMPLE vectors a thread, spread over the row in pieces of
+// 16 neighbours, are put into bins by key; the RANK-th largest of them bounds the candidates. RANK is chosen (ops) so
+// that rows whose winners lie anywhere come short of K candidates about once in 10^4; the stream counts, and such rows
+// take the exact selection. Shares of no more than SAMPLE * THREADS vectors are sampled whole; with RANK = K the
+// threshold is then valid for certain: K vectors hold K elements that reach it.
+//
+// Ties: where the RANK-th maximum shares its key with many others, elements of that key are candidates only up to a
+// vector, the cut, by which about as many are expected as are wanted. Equal elements further on come later in order, so
+// the winners among them lie before the cut or the count shows it.
+#pragma once
+
+#include "softmax.cuh"
+
+constexpr u32 kSampleBins = 1024;
+constexpr u32 kSampleWords = kSampleBins + kSampleBins / 32; // a word of padding after 32, for the scan's banks
+constexpr u32 kPiece = 16;
+
+struct Threshold {
+    u32 low;   // candidates have this key or a larger one …
+    u32 high;  // … in vectors after `cut`, this one or a larger one
+    u32 cut;   // a vector of the row
+    u32 spare; // the same as low at twice the rank: where to look if low brings too few. 0: nothing known
+    u32 max;   // largest key of the sample
+};
+
+enum { kFoundBin, kFoundBefore, kFoundCount, kFoundSpare, kFoundLargest, kFoundSmallest, kFoundWords };
+
+QN_DEVICE u32 sample_slot(u32 bin) { return bin + bin / 32; }
+
+QN_DEVICE u32 sample_vector(u32 i, u32 begin, u32 vectors)
+{
+    if (vectors <= SAMPLE * THREADS) return begin + i * THREADS + thread_index();
+    const u32 piece = (i * THREADS + thread_index()) / kPiece;
+    return begin + piece * (vectors / (SAMPLE * THREADS / kPiece)) + thread_index() % kPiece;
+}
+
+// A key that at least 2 * RANK of the sampled maxima reach, as high as is easily had: the smallest of group maxima.
+QN_DEVICE u32 sample_floor(const u32 *keys, u32 mine, u32 vectors)
+{
+    constexpr bool kByThread = 2 * RANK <= THREADS;
+    u32 floor = mine ? mine : Element::kKeyNaN;
+    if constexpr (kByThread) {
+        if (vectors >= THREADS) {
+#pragma unroll
+            for (u32 lanes = 1; lanes < kWarp && THREADS / (2 * lanes) >= 2 * RANK; lanes *= 2)
+                floor = max(floor, __shfl_xor_sync(kFullMask, floor, lanes));
+        }
+    } else {
+#pragma unroll
+        for (u32 i = 0; i < SAMPLE; i++) floor = keys[i] ? min(floor, keys[i]) : floor;
+    }
+    return floor;
+}
+
+// Warp 0: the bin that holds the RANK-th of `bins`, and the far end of the one that holds the 2 * RANK-th.
+QN_DEVICE void sample_scan(const u32 *bins, u32 *found)
+{
+    constexpr u32 kEach = kSampleBins / kWarp;
+    const u32 first = lane_index() * kEach;
+    u32 sum = 0;
+#pragma unroll
+    for (u32 i = 0; i < kEach; i++) sum += bins[sample_slot(first + i)];
+    const u32 until = warp_inclusive_sum(sum);
+    const u32 wanted[2] = {RANK, 2 * RANK};
+    for (int k = 0; k < 2; k++) {
+        u32 before = until - sum, bin = first;
+        if (before >= wanted[k] || until < wanted[k]) continue;
+        while (before + bins[sample_slot(bin)] < wanted[k]) before += bins[sample_slot(bin++)];
+        if (k == 1) {
+            found[kFoundSpare] = bin + 1;
+        } else {
+            found[kFoundBin] = bin, found[kFoundBefore] = before, found[kFoundCount] = bins[sample_slot(bin)];
+        }
+    }
+}
+
+// Last vector in which elements of the tied key are taken: tied_before of the sampled maxima are larger, `tied` equal.
+QN_DEVICE u32 sample_cut(u32 begin, u32 vectors, u32 larger, u32 tied)
+{
+    const float sampled = (float)min(vectors, (u32)(SAMPLE * THREADS));
+    const float share = (float)tied / sampled; // of vectors that hold the key; a vector holds this many on average:
+    const float a_vector = fminf((float)kPerVector, -log_natural(fmaxf(1.f - share, 1e-4f)));
+    const float taken = (float)vectors * ((float)(RANK - larger) / sampled) / fmaxf(a_vector, share);
+    return begin + u32_saturated(fminf(taken, (float)vectors));
+}
+
+// bins: kSampleWords words, 0 before and after; edges: 2 * kWarps words; found: kFoundWords words, 0 before.
+// The vectors are [begin, end) of the row. The same in every thread.
+QN_DEVICE Threshold sample_threshold(const Row &row, u32 begin, u32 end, u32 *bins, u32 *edges, u32 *found)
+{
+    const u32 vectors = end - begin;
+    u32 keys[SAMPLE], mine = 0; // 0 is no element's key
+#pragma unroll
+    for (u32 i = 0; i < SAMPLE; i++) {
+        const u32 v = sample_vector(i, begin, vectors);
+        keys[i] = v < end ? Element::key_of_packed(Element::vector_max(row_load(row, v))) : 0u;
+    }
+#pragma unroll
+    for (u32 i = 0; i < SAMPLE; i++) mine = max(mine, keys[i]);
+    const u32 top = warp_max(mine), bottom = warp_min(sample_floor(keys, mine, vectors));
+    if (lane_index() == 0) edges[warp_index()] = top, edges[kWarps + warp_index()] = bottom;
+    __syncthreads();
+    const u32 largest = warp_max(edges[lane_index() % kWarps]);
+    if constexpr (RANK == 0) return Threshold{0, 0, end, 0, largest};
+    const u32 smallest = max(1u, warp_min(edges[kWarps + lane_index() % kWarps]));
+    const u32 shift = (u32)max(0, 22 - __clz(largest - smallest)); // brings distances below 1024 = kSampleBins
+#pragma unroll
+    for (u32 i = 0; i < SAMPLE; i++)
+        if (keys[i] >= smallest) atomicAdd(&bins[sample_slot((largest - keys[i]) >> shift)], 1u);
+    __syncthreads();
+    if (warp_index() == 0) sample_scan(bins, found);
+    __syncthreads();
+    const u32 bin = found[kFoundBin], count = found[kFoundCount];
+    const u32 spare = min(largest - 1, (found[kFoundSpare] << shift) - 1); // a distance
+    for (u32 i = thread_index(); i < kSampleWords; i += THREADS) bins[i] = 0;
+#pragma unroll
+    for (u32 i = 0; i < SAMPLE; i++) { // the keys in the bin, at both ends
+        if (keys[i] < smallest || (largest - keys[i]) >> shift != bin) continue;
+        atomicMax(&found[kFoundLargest], keys[i]);
+        atomicMax(&found[kFoundSmallest], ~keys[i]);
+    }
+    __syncthreads();
+    Threshold t = {~found[kFoundSmallest], 0, end, found[kFoundSpare] ? largest - spare : 0, largest};
+    t.high = t.low + 1;
+    if (t.low == found[kFoundLargest] && count >= 8) t.cut = sample_cut(begin, vectors, found[kFoundBefore], count);
+    return t;
+}

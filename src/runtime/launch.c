@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// The launch path: arguments → variant by sizes → one driver call a stage. Called by users thousands of times a second.
+//   (1) No allocation, no lock, no system call, no loading, nothing zeroed that is not read.
+//   (2) Everything is checked before the first driver call: a failed check leaves the outputs as they were.
+#include <string.h>
+
+#include "runtime/private.h"
+
+// ---- arguments
+
+static quern_status wrong_family(const quern_op *op, const char *family)
+{
+    return qn_fail(QUERN_WRONG_FAMILY, "the op is of %s, the arguments are of %s", op->family->name,
+                   family ? family : "no family (start from the INIT macro)");
+}
+
+// An argument structure of this library's length: the caller's, or a copy of a shorter or longer one in *room.
+static inline quern_status args_take(const qn_family *family, const quern_args *given, qn_any_args *room,
+                                     const quern_args **args)
+{
+    *args = given;
+    if (given->size == family->args_bytes) return QUERN_OK;
+    memset(room->bytes, 0, family->args_bytes);
+    *args = &room->base;
+    return qn_take_sized("args", given, room->bytes, family->args_bytes);
+}
+
+static quern_status check_workspace(const qn_family *family, const quern_args *args, size_t needed)
+{
+    void *workspace;
+    size_t bytes;
+    memcpy(&workspace, (const char *)args + family->workspace_offset, sizeof workspace);
+    memcpy(&bytes, (const char *)args + family->workspace_bytes_offset, sizeof bytes);
+    if (!workspace || bytes < needed)
+        return qn_fail(QUERN_SMALL_WORKSPACE,
+                       "workspace = %p, workspace_bytes = %zu: these sizes need %zu (quern_workspace_size)", workspace,
+                       bytes, needed);
+    if ((uintptr_t)workspace % QN_WORKSPACE_ALIGN)
+        return qn_fail(QUERN_MISALIGNED, "workspace = %p: it must be aligned to %d bytes", workspace,
+                       QN_WORKSPACE_ALIGN);
+    return QUERN_OK;
+}
+
+// ---- the driver call
+
+CUresult qn_launch_kernel(const qn_driver *driver, const qn_stage *stage, const uint32_t grid[3], void *parameters,
+                          CUstream stream)
+{
+    CUlaunchAttribute attribute;
+    CUlaunchConfig config;
+    void *list[1] = {parameters};
+    config.gridDimX = grid[0], config.gridDimY = grid[1], config.gridDimZ = grid[2];
+    config.blockDimX = stage->threads, config.blockDimY = 1, config.blockDimZ = 1;
+    config.sharedMemBytes = stage->dynamic_shared;
+    config.hStream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = 0;
+    if (stage->cluster > 1) {
+        attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+        attribute.value.clusterDim.x = stage->cluster;
+        attribute.value.clusterDim.y = attribute.value.clusterDim.z = 1;
+        config.numAttrs = 1;
+    }
+    return driver->cuLaunchKernelEx(&config, stage->function, parameters ? list : NULL, NULL);
+}
+
+static quern_status launch_failed(const quern_op *op, const qn_stage *stage, size_t index, const uint32_t grid[3],
+                                  CUresult result)
+{
+    qn_driver_fail(op->driver, QUERN_LAUNCH_FAILED, "cuLaunchKernelEx", result);
+    return qn_fail_in(QUERN_LAUNCH_FAILED,
+                      "stage %zu (%s), grid %u×%u×%u, %u threads, cluster %u, %u bytes of shared memory%s", index,
+                      stage->entry->image.entry, grid[0], grid[1], grid[2], stage->threads, stage->cluster,
+                      stage->dynamic_shared, index ? " (earlier stages were launched: init the workspace again)" : "");
+}
+
+static quern_status launch_stage(const quern_op *op, const qn_op_variant *variant, size_t index, const quern_args *args,
+                                 CUstream stream)
+{
+    qn_launch launch; // its parameters are written by the family, as many as there are, and not before
+    const qn_stage *stage = &variant->stage[index];
+    launch.skip = false;
+    op->family->launch(&op->spec.base, &variant->config, &variant->plan, &op->limits, args, index, &launch);
+    if (launch.skip) return QUERN_OK;
+    CUresult result = qn_launch_kernel(op->driver, stage, launch.grid, launch.params, stream);
+    if (__builtin_expect(result == CUDA_SUCCESS, 1)) return QUERN_OK;
+    return launch_failed(op, stage, index, launch.grid, result);
+}
+
+quern_status quern_launch_args(const quern_op *op, const quern_args *given, struct CUstream_st *stream)
+{
+    if (!op || !given) return qn_fail(QUERN_MISSING_ARGUMENT, "%s is NULL", !op ? "op" : "args");
+    const qn_family *family = op->family;
+    const quern_spec *spec = &op->spec.base;
+    const quern_args *args;
+    qn_any_args room;
+    qn_any_sizes sizes;
+    bool is_empty = false;
+    if (given->family != family->name && (!given->family || strcmp(given->family, family->name)))
+        return wrong_family(op, given->family);
+    QN_TRY(args_take(family, given, &room, &args));
+    QN_TRY(family->check_args(spec, args, &is_empty));
+    if (is_empty) return QUERN_OK;
+    family->sizes_of(args, &sizes);
+    const qn_op_variant *variant = &op->variant[op->of_bucket[family->bucket_of(&sizes)]];
+    size_t needed = family->workspace ? family->workspace(spec, &variant->config, &sizes) : 0;
+    if (needed) QN_TRY(check_workspace(family, args, needed));
+    for (size_t s = 0; s < variant->plan.stage_count; s++) QN_TRY(launch_stage(op, variant, s, args, stream));
+    return QUERN_OK;
+}
+
+quern_status quern_launch(const quern_op *op, const quern_argument *arguments, size_t count, struct CUstream_st *stream)
+{
+    if (!op || (!arguments && count)) return qn_fail(QUERN_MISSING_ARGUMENT, "%s is NULL", !op ? "op" : "arguments");
+    qn_any_args room;
+    memset(room.bytes, 0, op->family->args_bytes);
+    room.base.size = op->family->args_bytes;
+    room.base.family = op->family->name;
+    QN_TRY(qn_args_from_names(op->family, arguments, count, &room.base));
+    return quern_launch_args(op, &room.base, stream);
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// Images on devices: which device is current, what it is, loading an image as a CUlibrary and making its kernel ready.
+// Called by prepare.c and custom.c. Makes no context, changes none.
+//   (1) Loading may happen while other streams are captured: the thread's capture mode is exchanged around it.
+//   (2) A library is loaded once a quern, and made ready on each device that asks (attributes, module loading forced).
+//   (3) A stored image that the driver refuses is replaced once. A fresh one that is refused is LOAD_FAILED.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/private.h"
+
+// ---- the current device
+
+static quern_status no_device(const qn_driver *driver, int ordinal)
+{
+    int count = 0;
+    driver->cuDeviceGetCount(&count);
+    return qn_fail(QUERN_NO_DEVICE, "device = %d: 0 … %d are present", ordinal, count - 1);
+}
+
+static quern_status no_context(const qn_driver *driver, CUresult result)
+{
+    CUcontext context = NULL;
+    if (driver->cuCtxGetCurrent(&context) != CUDA_SUCCESS || context)
+        return qn_driver_fail(driver, QUERN_DRIVER_ERROR, "cuCtxGetDevice", result);
+    return qn_fail(QUERN_NO_CONTEXT,
+                   "no context is current on this thread: make one current first (cuCtxSetCurrent with your context or "
+                   "the device's primary one; in a program of the runtime API, cudaSetDevice does)");
+}
+
+static quern_status load_driver(quern *q, const qn_driver **driver)
+{
+    *driver = atomic_load_explicit(&q->driver, memory_order_acquire);
+    if (*driver) return QUERN_OK;
+    QN_TRY(qn_driver_load(q->driver_file, driver));
+    atomic_store_explicit(&q->driver, *driver, memory_order_release);
+    return QUERN_OK;
+}
+
+quern_status qn_device_current(quern *q, int ordinal, const qn_driver **driver, CUdevice *handle)
+{
+    QN_TRY(load_driver(q, driver));
+    CUresult result = (*driver)->cuCtxGetDevice(handle);
+    if (result != CUDA_SUCCESS) return no_context(*driver, result);
+    if (ordinal == *handle || ordinal == QUERN_DEVICE_CURRENT) return QUERN_OK;
+    CUdevice wanted;
+    if (ordinal < 0) return no_device(*driver, ordinal);
+    if ((*driver)->cuDeviceGet(&wanted, ordinal) != CUDA_SUCCESS) return no_device(*driver, ordinal);
+    if (wanted == *handle) return QUERN_OK;
+    return qn_fail(QUERN_WRONG_CONTEXT,
+                   "device = %d, but the current context is of device %d: make a context of device %d current, "
+                   "or pass QUERN_DEVICE_CURRENT",
+                   ordinal, (int)*handle, ordinal);
+}
+
+quern_status qn_device_read(const qn_driver *driver, CUdevice handle, qn_device *device)
+{
+    int major = 0, minor = 0, sm_count = 0;
+    char name[128] = "";
+    CUresult result = driver->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, handle);
+    if (result == CUDA_SUCCESS)
+        result = driver->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, handle);
+    if (result == CUDA_SUCCESS)
+        result = driver->cuDeviceGetAttribute(&sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, handle);
+    if (result != CUDA_SUCCESS) return qn_driver_fail(driver, QUERN_DRIVER_ERROR, "cuDeviceGetAttribute", result);
+    driver->cuDeviceGetName(name, sizeof name, handle);
+    device->handle = handle;
+    device->cc = major * 10 + minor;
+    device->limits.sm_count = sm_count;
+    snprintf(device->name, sizeof device->name, "device %d (%s, compute capability %d.%d)", (int)handle, name, major,
+             minor);
+    device->target_count = qn_arch_targets(device->cc, device->targets);
+    if (device->target_count) return QUERN_OK;
+    return qn_fail(QUERN_NO_PLAN, "%s: no plan of Quern's is for this architecture", device->name);
+}
+
+quern_status qn_lacks_arch(const qn_nvrtc *nvrtc, const char *who, const qn_arch *const *targets, size_t count)
+{
+    qn_text text = QN_TEXT_INIT;
+    int known = 0;
+    for (size_t i = 0; i < count; i++) qn_text_putf(&text, "%s%s", i ? ", " : "", targets[i]->name);
+    qn_text_putf(&text, "; NVRTC %d.%d (%s) compiles for", nvrtc->major, nvrtc->minor, nvrtc->path);
+    nvrtc->nvrtcGetNumSupportedArchs(&known);
+    int *list = known > 0 ? calloc((size_t)known, sizeof *list) : NULL;
+    if (list && nvrtc->nvrtcGetSupportedArchs(list) == NVRTC_SUCCESS)
+        for (int i = 0; i < known; i++) qn_text_putf(&text, "%s%d", i ? ", " : " ", list[i]);
+    free(list);
+    quern_status status = qn_fail(QUERN_NVRTC_LACKS_ARCH,
+                                  "%s: tried %s: name a newer NVRTC ($QUERN_NVRTC, options.nvrtc_file), or serve the "
+                                  "kernels from a sealed cache",
+                                  who, qn_text_string(&text));
+    qn_text_fini(&text);
+    return status;
+}
+
+// ---- loading
+
+// What the driver says of an image that is not for it, as opposed to a machine in trouble.
+static bool is_refusal(CUresult result)
+{
+    switch (result) {
+    case CUDA_ERROR_INVALID_IMAGE:
+    case CUDA_ERROR_NO_BINARY_FOR_GPU:
+    case CUDA_ERROR_INVALID_PTX:
+    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+    case CUDA_ERROR_INVALID_SOURCE:
+    case CUDA_ERROR_FILE_NOT_FOUND:
+    case CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND:
+    case CUDA_ERROR_SHARED_OBJECT_INIT_FAILED:
+    case CUDA_ERROR_NOT_FOUND:
+        return true;
+    default:
+        return false;
+    }
+}
+
+typedef struct attempt {
+    const char *call; // that failed
+    CUresult result;
+} attempt;
+
+#define ATTEMPT(a, function, ...) ((a)->call = #function, ((a)->result = driver->function(__VA_ARGS__)) == CUDA_SUCCESS)
+
+static bool load_library(const qn_driver *driver, qn_entry *entry, attempt *a)
+{
+    if (entry->library) return true;
+    CUlibrary library = NULL;
+    if (!ATTEMPT(a, cuLibraryLoadData, &library, entry->image.bytes.bytes, NULL, NULL, 0, NULL, NULL, 0)) return false;
+    if (!ATTEMPT(a, cuLibraryGetKernel, &entry->kernel, library, entry->image.entry)) {
+        driver->cuLibraryUnload(library);
+        return false;
+    }
+    entry->library = library;
+    return true;
+}
+
+// Attributes are the kernel's on this device, shared by whoever uses the image: they only grow.
+static bool allow_shared(const qn_driver *driver, const qn_entry *entry, CUdevice device, int bytes, attempt *a)
+{
+    const CUfunction_attribute most = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    int statically = entry->image.shared_bytes > 0 ? entry->image.shared_bytes : 0, now = 0;
+    if (bytes + statically <= QN_DEFAULT_SHARED) return true;
+    if (driver->cuKernelGetAttribute(&now, most, entry->kernel, device) == CUDA_SUCCESS && now >= bytes) return true;
+    return ATTEMPT(a, cuKernelSetAttribute, most, bytes, entry->kernel, device);
+}
+
+static bool make_ready(const qn_driver *driver, qn_entry *entry, CUdevice device, qn_shape shape, attempt *a)
+{
+    CUfunction function;
+    if (!load_library(driver, entry, a)) return false;
+    // Lazy loading: this is what really loads the module into the current context.
+    if (!ATTEMPT(a, cuKernelGetFunction, &function, entry->kernel)) return false;
+    if (!allow_shared(driver, entry, device, shape.dynamic_shared, a)) return false;
+    return shape.cluster <= QN_PORTABLE_CLUSTER ||
+           ATTEMPT(a, cuKernelSetAttribute, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1, entry->kernel,
+                   device);
+}
+
+static void unload_unused(const qn_driver *driver, qn_entry *entry)
+{
+    if (!entry->library || entry->uses) return;
+    driver->cuLibraryUnload(entry->library); // at exit the driver may be gone already: nothing is left to do then
+    entry->library = NULL;
+    entry->kernel = NULL;
+}
+
+static bool try_load(qn_process *process, const qn_driver *driver, CUdevice device, qn_entry *entry, qn_shape shape,
+                     attempt *a)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    pthread_mutex_lock(&process->load_lock);
+    bool exchanged = driver->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+    bool ready = make_ready(driver, entry, device, shape, a);
+    if (ready) entry->uses++;
+    unload_unused(driver, entry);
+    if (exchanged) driver->cuThreadExchangeStreamCaptureMode(&mode);
+    pthread_mutex_unlock(&process->load_lock);
+    return ready;
+}
+
+quern_status qn_load(quern *q, const qn_driver *driver, CUdevice device, qn_work *work, qn_shape shape,
+                     CUkernel *kernel)
+{
+    qn_process *process = qn_process_of(q);
+    if (!process) return QUERN_OUT_OF_MEMORY;
+    for (bool is_second = false;; is_second = true) {
+        attempt a = {0};
+        if (try_load(process, driver, device, work->entry, shape, &a)) {
+            *kernel = work->entry->kernel;
+            return QUERN_OK;
+        }
+        qn_driver_fail(driver, QUERN_LOAD_FAILED, a.call, a.result);
+        bool is_fresh = work->entry->image.origin == QUERN_ORIGIN_COMPILED;
+        if (is_second || is_fresh || !is_refusal(a.result))
+            return qn_fail_in(QUERN_LOAD_FAILED, "%s of %s (%s) for %s",
+                              !is_refusal(a.result) ? "loading the image"
+                              : is_second           ? "the stored image was refused and so was the one made anew"
+                                                    : "the driver refuses a freshly compiled image",
+                              work->entry_name, work->spec_text, work->arch->name);
+        QN_TRY(qn_work_replace(q, work, quern_message()));
+    }
+}
+
+// ---- unloading
+
+static void unload_relaxed(const qn_driver *driver, qn_entry *entry)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    bool exchanged = driver->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+    unload_unused(driver, entry);
+    if (exchanged) driver->cuThreadExchangeStreamCaptureMode(&mode);
+}
+
+void qn_unload(quern *q, qn_entry *entry)
+{
+    const qn_driver *driver = atomic_load_explicit(&q->driver, memory_order_acquire);
+    qn_process *process = atomic_load_explicit(&q->process, memory_order_acquire);
+    if (!driver || !process || process->pid != getpid()) return; // a forked child has nothing of the device
+    pthread_mutex_lock(&process->load_lock);
+    if (entry->uses) entry->uses--;
+    unload_relaxed(driver, entry);
+    pthread_mutex_unlock(&process->load_lock);
+}
+
+void qn_entry_unload_all(quern *q)
+{
+    const qn_driver *driver = atomic_load_explicit(&q->driver, memory_order_acquire);
+    if (!driver) return;
+    for (qn_entry *entry = atomic_load(&q->entries); entry; entry = entry->next) {
+        entry->uses = 0;
+        unload_relaxed(driver, entry);
+    }
+}

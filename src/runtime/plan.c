@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans without a device: the configuration of every bucket of sizes, and its kernels. Called by prepare.c, warm.c, tools.
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/private.h"
+
+static bool is_same(const qn_config *a, const qn_config *b)
+{
+    return !memcmp(a, b, sizeof *a);
+}
+
+// Adds a bucket to the last variant, or begins one.
+static quern_status add_bucket(const qn_family *family, const quern_spec *spec, const qn_arch *arch, size_t bucket,
+                               const qn_config *config, qn_variants *variants)
+{
+    qn_variant *last = variants->count ? &variants->item[variants->count - 1] : NULL;
+    if (last && is_same(&last->config, config)) {
+        last->last_bucket = bucket;
+        variants->of_bucket[bucket] = (unsigned char)(variants->count - 1);
+        return QUERN_OK;
+    }
+    if (variants->count == QN_MAX_VARIANTS)
+        return qn_fail(QUERN_INTERNAL, "%s: more than %d different plans for one spec", family->name, QN_MAX_VARIANTS);
+    qn_variant *variant = &variants->item[variants->count];
+    memset(variant, 0, sizeof *variant);
+    variant->first_bucket = variant->last_bucket = bucket;
+    variant->config = *config;
+    snprintf(variant->chosen, sizeof variant->chosen, "heuristic");
+    QN_TRY(family->plan(spec, arch, config, &variant->plan));
+    variants->of_bucket[bucket] = (unsigned char)variants->count++;
+    return QUERN_OK;
+}
+
+quern_status qn_variants_plan(quern *q, const qn_family *family, const quern_spec *spec, const qn_arch *arch,
+                              qn_variants *variants)
+{
+    (void)q; // the tuning table's place
+    variants->count = 0;
+    memset(variants->of_bucket, 0, sizeof variants->of_bucket);
+    for (size_t bucket = 0; bucket < family->bucket_count; bucket++) {
+        qn_config config;
+        memset(&config, 0, sizeof config);
+        family->choose(spec, arch, bucket, &config);
+        quern_status status = add_bucket(family, spec, arch, bucket, &config, variants);
+        if (status == QUERN_OK) continue;
+        char name[96] = "";
+        family->bucket_name(bucket, name, sizeof name);
+        return qn_fail_in(status, "%s, %s", arch->name, name);
+    }
+    return QUERN_OK;
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+// quern_prepare: a spec becomes an op. Called by users and tools.
+//
+//   spec ─ complete, check ─► current device ─► descriptor ─► memory table ─ hit ─► op
+//                                                    └ miss ─► plans ─► kernels (batch.c) ─► load ─► publish
+//
+//   (1) A hit takes no lock, allocates nothing, makes no system call and writes no source.
+//   (2) Two threads that prepare the same spec get the same op, and each kernel is compiled once (obtain.c).
+//   (3) An op in the table is never freed before its quern; one of a given configuration goes with its last reference.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/private.h"
+
+// What makes an op beside the quern.
+typedef struct request {
+    quern *q;
+    const qn_family *family;
+    const quern_any_spec *spec;
+    const qn_config *config; // NULL: the planner's choice
+    char text[512];          // the spec's
+    const qn_driver *driver;
+    qn_device device;
+    qn_variants *variants; // of the target last made
+} request;
+
+// ---- plans of a target
+
+static quern_status plan_given(const request *r, const qn_arch *arch)
+{
+    qn_variants *variants = r->variants;
+    qn_variant *variant = &variants->item[0];
+    memset(variant, 0, sizeof *variant);
+    memset(variants->of_bucket, 0, sizeof variants->of_bucket);
+    variants->count = 1;
+    variant->last_bucket = r->family->bucket_count - 1;
+    variant->config = *r->config;
+    snprintf(variant->chosen, sizeof variant->chosen, "given");
+    return r->family->plan(&r->spec->base, arch, r->config, &variant->plan);
+}
+
+static quern_status plan(const request *r, const qn_arch *arch)
+{
+    return r->config ? plan_given(r, arch) : qn_variants_plan(r->q, r->family, &r->spec->base, arch, r->variants);
+}
+
+static quern_status make_batch(void *user, const qn_arch *arch, qn_batch *batch)
+{
+    request *r = user;
+    QN_TRY(plan(r, arch));
+    return qn_batch_init(r->q, batch, r->variants, arch, r->text);
+}
+
+// ---- the op
+
+// "rows 1..4" and "rows 9..16" are "rows 1..16".
+static void join_names(const char *first, const char *last, char *text, size_t bytes)
+{
+    const char *dots = strstr(first, ".."), *end = strstr(last, "..");
+    if (!end) end = strrchr(last, ' ');
+    if (!strcmp(first, last) || !end) {
+        snprintf(text, bytes, "%s", first);
+        return;
+    }
+    end += *end == '.' ? 2 : 1;
+    snprintf(text, bytes, "%.*s..%s", (int)(dots ? (size_t)(dots - first) : strlen(first)), first, end);
+}
+
+static void describe_variant(const qn_family *family, const qn_variant *from, qn_op_variant *to)
+{
+    char first[sizeof to->sizes_text / 2] = "", last[sizeof to->sizes_text / 2] = "";
+    qn_text config = QN_TEXT_INIT;
+    family->bucket_name(from->first_bucket, first, sizeof first);
+    family->bucket_name(from->last_bucket, last, sizeof last);
+    join_names(first, last, to->sizes_text, sizeof to->sizes_text);
+    qn_config_write(family, &from->config, &config);
+    snprintf(to->config_text, sizeof to->config_text, "%s", qn_text_string(&config));
+    memcpy(to->chosen, from->chosen, sizeof to->chosen);
+    qn_text_fini(&config);
+}
+
+static quern_op *op_new(const request *r, const qn_arch *arch)
+{
+    const qn_variants *variants = r->variants;
+    quern_op *op = calloc(1, sizeof *op + variants->count * sizeof op->variant[0]);
+    if (!op) return NULL;
+    op->q = r->q;
+    op->driver = r->driver;
+    op->family = r->family;
+    op->arch = arch;
+    op->spec = *r->spec;
+    op->spec.base.family = r->family->name; // the caller's string may go away
+    op->limits = r->device.limits;
+    op->in_table = !r->config;
+    atomic_init(&op->references, 1);
+    memcpy(op->of_bucket, variants->of_bucket, sizeof op->of_bucket);
+    op->variant_count = variants->count;
+    for (size_t v = 0; v < variants->count; v++) {
+        op->variant[v].config = variants->item[v].config;
+        op->variant[v].plan = variants->item[v].plan;
+        describe_variant(r->family, &variants->item[v], &op->variant[v]);
+    }
+    return op;
+}
+
+void qn_op_free(quern_op *op)
+{
+    free(op);
+}
+
+static void unload_stages(quern_op *op)
+{
+    for (size_t v = 0; v < op->variant_count; v++)
+        for (size_t s = 0; s < op->variant[v].plan.stage_count; s++)
+            if (op->variant[v].stage[s].entry) qn_unload(op->q, (qn_entry *)op->variant[v].stage[s].entry);
+}
+
+static quern_status load_stage(const request *r, qn_work *work, const qn_kernel_plan *plan, qn_stage *stage)
+{
+    CUkernel kernel = NULL;
+    qn_shape shape = {plan->cluster, plan->dynamic_shared};
+    QN_TRY(qn_load(r->q, r->driver, r->device.handle, work, shape, &kernel));
+    stage->function = (CUfunction)kernel;
+    stage->entry = work->entry;
+    stage->origin = work->origin;
+    stage->threads = (unsigned)plan->threads;
+    stage->cluster = plan->cluster > 1 ? (unsigned)plan->cluster : 1;
+    stage->dynamic_shared = (unsigned)plan->dynamic_shared;
+    return QUERN_OK;
+}
+
+static quern_status load_stages(const request *r, const qn_batch *batch, quern_op *op)
+{
+    for (size_t v = 0; v < op->variant_count; v++)
+        for (size_t s = 0; s < op->variant[v].plan.stage_count; s++)
+            QN_TRY(
+                load_stage(r, &batch->work[batch->of[v][s]], &op->variant[v].plan.stage[s], &op->variant[v].stage[s]));
+    return QUERN_OK;
+}
+
+static void log_ready(const request *r, const quern_op *op, const qn_batch *batch, int64_t began_ms)
+{
+    if (!r->q->log.write) return;
+    size_t from[4] = {0};
+    for (size_t i = 0; i < batch->count; i++) from[batch->work[i].origin]++;
+    qn_log_line(
+        &r->q->log, "dispatch", QUERN_LOG_INFO,
+        "ready in %lld ms on device %d: %s %zu variants, kernels: %zu memory, %zu sealed, %zu user, %zu compiled (%s)",
+        (long long)(qn_now_ms() - began_ms), (int)r->device.handle, op->arch->name, op->variant_count,
+        from[QUERN_ORIGIN_MEMORY], from[QUERN_ORIGIN_SEALED], from[QUERN_ORIGIN_USER], from[QUERN_ORIGIN_COMPILED],
+        r->text);
+}
+
+static quern_status build(request *r, quern_op **out)
+{
+    const qn_arch *arch = NULL;
+    qn_batch batch = {0};
+    int64_t began_ms = qn_now_ms();
+    QN_TRY(qn_obtain_targets(r->q, &r->device, make_batch, r, &batch, &arch));
+    quern_status status = plan(r, arch); // again: the plans in hand are those of the last target that was looked at
+    quern_op *op = status == QUERN_OK ? op_new(r, arch) : NULL;
+    if (status == QUERN_OK && !op) status = qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: an op of \"%s\"", r->text);
+    if (status == QUERN_OK) status = load_stages(r, &batch, op);
+    if (status == QUERN_OK) {
+        log_ready(r, op, &batch, began_ms);
+        *out = op;
+    } else if (op) {
+        unload_stages(op);
+        qn_op_free(op);
+    }
+    qn_batch_fini(&batch);
+    return status;
+}
+
+// Everything slow, after the look-up missed.
+static quern_status build_for(quern *q, const qn_family *family, const quern_any_spec *spec, const qn_driver *driver,
+                              CUdevice handle, const qn_config *config, quern_op **op)
+{
+    request *r = calloc(1, sizeof *r);
+    if (r) r->variants = malloc(sizeof *r->variants);
+    quern_status status = r && r->variants ? QUERN_OK : qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: planning a spec");
+    if (status == QUERN_OK) {
+        r->q = q, r->family = family, r->spec = spec, r->config = config, r->driver = driver;
+        status = quern_spec_format(&spec->base, r->text, sizeof r->text);
+    }
+    if (status == QUERN_OK) status = qn_device_read(driver, handle, &r->device);
+    if (status == QUERN_OK) status = build(r, op);
+    if (r) free(r->variants);
+    free(r);
+    return status;
+}
+
+// ---- the table
+
+static void describe_request(const qn_family *family, const quern_spec *spec, CUdevice handle, qn_descriptor *d)
+{
+    d->word[0] = (uint64_t)(uintptr_t)family;
+    d->word[1] = (uint64_t)(uint32_t)handle;
+    d->count = 2 + qn_spec_descriptor(family, spec, d->word + 2);
+    qn_descriptor_seal(d);
+}
+
+// The other thread's op, if there is one meanwhile, else this one.
+static quern_status publish(quern *q, const qn_descriptor *descriptor, quern_op *fresh, quern_op **op)
+{
+    void *kept = NULL;
+    qn_process *process = qn_process_of(q);
+    quern_status status = QUERN_OUT_OF_MEMORY;
+    if (process) {
+        pthread_mutex_lock(&process->lock);
+        status = qn_table_insert(&q->table, descriptor, fresh, &kept);
+        pthread_mutex_unlock(&process->lock);
+    }
+    if (kept != fresh) {
+        unload_stages(fresh);
+        qn_op_free(fresh);
+    }
+    if (status == QUERN_OK) *op = kept;
+    return status;
+}
+
+static quern_status check_call(quern *q, const quern_spec *spec, const void *out)
+{
+    if (!q) return qn_fail(QUERN_MISSING_ARGUMENT, "the quern is NULL");
+    if (!spec) return qn_fail(QUERN_MISSING_ARGUMENT, "the spec is NULL");
+    return out ? QUERN_OK : qn_fail(QUERN_MISSING_ARGUMENT, "no place for the result: op is NULL");
+}
+
+quern_status quern_prepare(quern *q, const quern_spec *spec, int device, quern_op **op)
+{
+    const qn_family *family;
+    const qn_driver *driver;
+    quern_any_spec full;
+    CUdevice handle;
+    qn_descriptor descriptor;
+    QN_TRY(check_call(q, spec, op));
+    QN_TRY(qn_spec_complete(spec, &family, &full));
+    QN_TRY(qn_device_current(q, device, &driver, &handle));
+    describe_request(family, &full.base, handle, &descriptor);
+    quern_op *found = qn_table_find(&q->table, &descriptor);
+    if (found) {
+        QN_TALLY(q, hit_table, 1);
+    } else {
+        quern_op *fresh = NULL;
+        QN_TRY(build_for(q, family, &full, driver, handle, NULL, &fresh));
+        QN_TRY(publish(q, &descriptor, fresh, &found));
+    }
+    qn_quern_retain(q);
+    *op = found;
+    return QUERN_OK;
+}
+
+quern_status qn_prepare_config(quern *q, const quern_spec *spec, int device, const qn_config *config, quern_op **op)
+{
+    const qn_family *family;
+    const qn_driver *driver;
+    quern_any_spec full;
+    CUdevice handle;
+    quern_op *fresh = NULL;
+    QN_TRY(check_call(q, spec, op));
+    QN_TRY(qn_spec_complete(spec, &family, &full));
+    QN_TRY(qn_device_current(q, device, &driver, &handle));
+    QN_TRY(build_for(q, family, &full, driver, handle, config, &fresh));
+    qn_quern_retain(q);
+    *op = fresh;
+    return QUERN_OK;
+}
+
+// ---- references
+
+quern_op *quern_op_retain(quern_op *op)
+{
+    if (!op) return NULL;
+    if (!op->in_table) atomic_fetch_add_explicit(&op->references, 1, memory_order_relaxed);
+    qn_quern_retain(op->q);
+    return op;
+}
+
+void quern_op_release(quern_op *op)
+{
+    if (!op) return;
+    quern *q = op->q;
+    if (!op->in_table && atomic_fetch_sub_explicit(&op->references, 1, memory_order_acq_rel) == 1) {
+        unload_stages(op);
+        qn_op_free(op);
+    }
+    qn_quern_release(q);
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// `quern bench`: which bench, and what they share (bench.h).
+#include "bench.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+} benches[] = {
+    { "softmax_topk", bench_softmax_topk },
+    { "runtime", bench_runtime },
+    { "first-launch", bench_first_launch },
+};
+
+static const char text[] =
+    "softmax_topk   time a call on a GPU, beside a plain read of the same bytes\n"
+    "runtime        what the library itself costs: look-up, launch, first launch of a process, compile times\n"
+    "first-launch   one sample of runtime's first launch, in this process\n"
+    "'quern bench NAME --help' lists the options of each.\n";
+
+int command_bench(int argc, char **argv)
+{
+    const command_option options[] = { COMMAND_OPTION_END };
+    const command_syntax syntax = { "quern bench softmax_topk|runtime|first-launch [options]", text, options };
+    int exit_status;
+    for (size_t i = 0; i < QN_COUNT(benches); i++)
+        if (argc > 1 && strcmp(argv[1], benches[i].name) == 0) return benches[i].run(argc - 1, argv + 1);
+    if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
+    if (argc < 2) return command_usage("which bench? softmax_topk, runtime and first-launch are known");
+    return command_usage("there is no bench '%s': softmax_topk, runtime and first-launch are known", argv[1]);
+}
+
+quern_status bench_open(const command_settings *settings, int ordinal, int repeats, bench *out)
+{
+    bench b = { .repeats = repeats };
+    QN_TRY(device_open(ordinal, &b.device));
+    quern_status status = command_open(settings, &b.q);
+    if (status == QUERN_OK)
+        status = device_check(&b.device, "cuStreamCreate",
+                              b.device.driver->cuStreamCreate(&b.stream, CU_STREAM_NON_BLOCKING));
+    if (status == QUERN_OK)
+        *out = b;
+    else
+        bench_close(&b);
+    return status;
+}
+
+void bench_close(bench *b)
+{
+    if (b->stream) (void)b->device.driver->cuStreamDestroy(b->stream);
+    quern_close(b->q);
+    if (b->device.driver) device_close(&b->device);
+}
+
+quern_status bench_allocate(const bench *b, size_t bytes, CUdeviceptr *address)
+{
+    CUresult result = b->device.driver->cuMemAlloc(address, bytes ? bytes : 1);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        return qn_fail(QUERN_DRIVER_ERROR, "%s has no room for %zu bytes", b->device.name, bytes);
+    return device_check(&b->device, "cuMemAlloc", result);
+}
+
+// ---- the head of a report
+
+static void date_text(char *out, size_t bytes)
+{
+    time_t now = time(NULL);
+    struct tm utc;
+    gmtime_r(&now, &utc);
+    strftime(out, bytes, "%Y-%m-%dT%H:%M:%SZ", &utc);
+}
+
+// 13000 → "13.0": the CUDA version that the driver serves.
+static void version_text(int version, char *out, size_t bytes)
+{
+    snprintf(out, bytes, "%d.%d", version / 1000, version % 1000 / 10);
+}
+
+cJSON *bench_document(const char *name, const device *d)
+{
+    char date[32], version[16];
+    cJSON *document = cJSON_CreateObject();
+    date_text(date, sizeof date);
+    cJSON_AddStringToObject(document, "bench", name);
+    cJSON_AddStringToObject(document, "quern", quern_version());
+    cJSON_AddStringToObject(document, "date", date);
+    if (!d) return document;
+    version_text(d->driver_version, version, sizeof version);
+    cJSON_AddStringToObject(document, "device", d->name);
+    cJSON_AddNumberToObject(document, "compute_capability", d->cc);
+    cJSON_AddNumberToObject(document, "sm_count", d->sm_count);
+    cJSON_AddNumberToObject(document, "l2_bytes", (double)d->l2_bytes);
+    cJSON_AddStringToObject(document, "driver_cuda", version);
+    return document;
+}
+
+void bench_print_head(const char *name, const device *d)
+{
+    char date[32], version[16];
+    date_text(date, sizeof date);
+    printf("%s, quern %s, %s\n", name, quern_version(), date);
+    if (!d) return;
+    version_text(d->driver_version, version, sizeof version);
+    printf("%s, %d SMs, L2 %lld MiB, driver for CUDA %s\n", d->name, d->sm_count, (long long)(d->l2_bytes >> 20), version);
+}
