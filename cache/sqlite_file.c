@@ -57,7 +57,7 @@ static quern_status create_when_missing(const qn_sqlite *store)
 {
     struct stat found;
 
-    if (!stat(store->file, &found) || errno != ENOENT) return QUERN_OK;
+    if (!stat(store->file, &found) || errno != ENOENT) return QUERN_OK; // anything but absence, SQLite will meet too
     int error = qn_create_file(store->file);
     if (!error || error == EEXIST) return QUERN_OK;
     quern_status status = error == ENOSPC || error == EDQUOT ? QUERN_STORE_FULL : QUERN_STORE_OPEN;
@@ -88,8 +88,8 @@ static int settle(const qn_sqlite *store, sqlite3 *db)
     sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, (int *)NULL);
     sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, (int *)NULL);
     sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, (int *)NULL);
-    // No mapping: a file that another process shortens would be a SIGBUS here.
-    return qn_exec(db, "PRAGMA mmap_size=0; PRAGMA synchronous=NORMAL; PRAGMA cell_size_check=ON");
+    // No mapping: a file that another process shortens would be a SIGBUS here. None of these reads the file.
+    return qn_exec(db, "PRAGMA mmap_size=0; PRAGMA cell_size_check=ON");
 }
 
 quern_status qn_connect(const qn_sqlite *store, const char *file, bool writable, bool immutable, sqlite3 **db)
@@ -283,7 +283,7 @@ static quern_status open_for_writing(const qn_sqlite *store, qn_session *session
         return open_for_reading(store, session);
     }
     // Someone's tool may have left the file in WAL mode, which network file systems and read-only folders do not bear.
-    if (!session->read_only) qn_exec(session->db, "PRAGMA journal_mode=DELETE");
+    if (!session->read_only) qn_exec(session->db, "PRAGMA synchronous=NORMAL; PRAGMA journal_mode=DELETE");
     return QUERN_OK;
 }
 
@@ -299,11 +299,15 @@ quern_status qn_session_open(qn_sqlite *store, qn_session *session, const char *
     const char *kind = NULL;
     quern_status status;
     bool writable = store->access == QN_SQLITE_READ_WRITE;
+    bool exists = !stat(store->file, &found);
 
+    if (exists && !S_ISREG(found.st_mode)) {
+        return qn_fail(QUERN_STORE_OPEN, "%s: is not a regular file; choose another file name", store->file);
+    }
     if (writable && !store->allow_network_fs && qn_is_network_fs(store->file, &kind)) {
         writable = false;
         *network = kind;
-        if (stat(store->file, &found) && errno == ENOENT) { // nothing there, and nothing will be made
+        if (!exists) { // nothing there, and nothing will be made
             session->open = session->read_only = true;
             return QUERN_OK;
         }

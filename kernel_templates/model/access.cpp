@@ -31,7 +31,8 @@ static std::vector<Span> taken[SLOTS];
 
 template <class T> static T *map_array()
 {
-    void *p = mmap(nullptr, RANGE * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *p =
+        mmap(nullptr, RANGE * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) fail({"", 0, "launch"}, "the model has no memory for its marks");
     return static_cast<T *>(p);
 }
@@ -63,7 +64,8 @@ void access_mbarrier(const void *p, bool live)
 
 // ---- what is wrong with an access
 
-[[noreturn]] static void wrong(Place at, void *pc, const char *what, const void *p, size_t bytes, Access access, Event by)
+[[noreturn]] static void wrong(Place at, void *pc, const char *what, const void *p, size_t bytes, Access access,
+                               Event by)
 {
     const char *kind = access == READ || access == ATOMIC_READ ? "load" : access == WRITE ? "store" : "atomic";
     char other[80] = "";
@@ -123,13 +125,16 @@ static void check_byte(const Attempt &a, size_t at)
         if (!landed_seen(a, c.writer)) wrong(a, "bytes of a copy without a wait on its mbarrier");
         if (a.writes) f &= (u8)~LANDED, c.writer = 0;
     } else if (!event_ordered(c.writer, a.mine, a.lane)) {
-        wrong(a, a.writes ? "race: a store of another thread is not ordered before this store"
-                          : "race: a store of another thread is not ordered before this load", c.writer);
+        wrong(a,
+              a.writes ? "race: a store of another thread is not ordered before this store"
+                       : "race: a store of another thread is not ordered before this load",
+              c.writer);
     }
     if (at / ARENA_BYTES % MAX_CLUSTER != a.lane->me.rank) c.remote = a.mine;
     if (a.writes) {
         for (Event e : {c.reader, c.reader_before})
-            if (!event_ordered(e, a.mine, a.lane)) wrong(a, "race: a load of another thread is not ordered before this store", e);
+            if (!event_ordered(e, a.mine, a.lane))
+                wrong(a, "race: a load of another thread is not ordered before this store", e);
         c.writer = a.mine, c.reader = c.reader_before = 0;
         f |= WRITTEN;
     } else if (c.reader != a.mine) {
@@ -142,7 +147,8 @@ void access_checked(const void *p, size_t bytes, Access access, Place at, void *
 {
     if (!checking) return;
     const Lane *lane = current();
-    bool atomic = access != READ && access != WRITE, reads = access == READ || access == ATOMIC || access == ATOMIC_READ;
+    bool atomic = access != READ && access != WRITE,
+         reads = access == READ || access == ATOMIC || access == ATOMIC_READ;
     bool writes = access != READ && access != ATOMIC_READ;
     Attempt a = {(const char *)p, bytes, access, at, pc, lane, event_now(lane, atomic), reads, writes};
     const Cta *owner = shared_cta(p);
@@ -181,8 +187,10 @@ static void check_proxy(size_t at, Place place)
     u32 fence = c.lanes[event_lane(writer)].proxy_fence;
     u32 since = (event_synchronised(writer) - fence) & 0xFFFFF; // small: written after the fence
     if (!fence || since < 0x80000)
-        fail(place, "reads through the asynchronous proxy what thread %u of the cluster stored without a "
-             "fence.proxy.async since", event_lane(writer));
+        fail(place,
+             "reads through the asynchronous proxy what thread %u of the cluster stored without a "
+             "fence.proxy.async since",
+             event_lane(writer));
 }
 
 void access_source(const void *p, size_t bytes, bool begins, bool proxy, Place at)

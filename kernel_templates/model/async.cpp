@@ -37,7 +37,7 @@ struct Async : std::enable_shared_from_this<Async> {
     bool grouped = false;
     u64 key = 0;                                 // lands after the earlier ones of the same key
     std::vector<std::shared_ptr<Async>> follows; // and after these
-    std::vector<u64> state; // words: aligned
+    std::vector<u64> state;                      // words: aligned
     void (*read)(void *) = nullptr, (*land)(void *) = nullptr;
 };
 
@@ -50,10 +50,19 @@ struct AsyncGroups {
 static std::vector<std::shared_ptr<Async>> flying; // in order of issue
 static std::vector<std::shared_ptr<Async>> building;
 
-void async_reset() { flying.clear(), building.clear(), hidden_reset(); }
-bool async_pending() { return !flying.empty(); }
+void async_reset()
+{
+    flying.clear(), building.clear(), hidden_reset();
+}
+bool async_pending()
+{
+    return !flying.empty();
+}
 
-static int delay() { return launch.shuffle ? (int)chance(40) : 4; }
+static int delay()
+{
+    return launch.shuffle ? (int)chance(40) : 4;
+}
 
 // ---- making one
 
@@ -138,7 +147,10 @@ void async_join(Async *op, GroupKind kind, unsigned thread)
     groups_of(lane_of(op->cta, thread)).open[kind].push_back(op->shared_from_this());
 }
 
-void async_after(Async *op, u64 key) { op->key = key; }
+void async_after(Async *op, u64 key)
+{
+    op->key = key;
+}
 
 void async_launch(Async *op, void *state, size_t bytes, void (*read)(void *), void (*land)(void *))
 {
@@ -238,7 +250,8 @@ void async_end(Cta *cta)
         for (const Range &r : op->sources)
             if (inside(r.p) && op->step == FLYING)
                 fail(op->at, "an operation still reads the CTA's shared memory when the CTA ends");
-        if (op->cta == cta && !op->registers.empty()) fail(op->at, "an operation on registers is in flight when the CTA ends");
+        if (op->cta == cta && !op->registers.empty())
+            fail(op->at, "an operation on registers is in flight when the CTA ends");
     }
 }
 

@@ -100,7 +100,7 @@ void cluster_thread_ended(Cluster *c)
     if (c->arrived && c->arrived == c->live) cluster_complete(c);
 }
 
-void cluster_arrive(Place at)
+void cluster_arrive(Place at, bool release)
 {
     need_arch(90, 0, false, at);
     Lane *a = current();
@@ -109,7 +109,7 @@ void cluster_arrive(Place at)
     a->cluster_arrived = true;
     a->cluster_phase = c->phase;
     a->at = at;
-    release_into(a->warp, c->gathering);
+    if (release) release_into(a->warp, c->gathering);
     if (++c->arrived == c->live) cluster_complete(c);
 }
 

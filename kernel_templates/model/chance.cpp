@@ -17,7 +17,10 @@ static u64 mixed(u64 x) // splitmix64
     return x ^ (x >> 31);
 }
 
-void chance_seed(u32 seed) { sequence = mixed(seed); }
+void chance_seed(u32 seed)
+{
+    sequence = mixed(seed);
+}
 
 u32 chance(u32 count)
 {
@@ -25,7 +28,10 @@ u32 chance(u32 count)
     return (u32)((sequence >> 32) * count >> 32);
 }
 
-bool shuffled_one_in(u32 count) { return launch.shuffle && chance(count) == 0; }
+bool shuffled_one_in(u32 count)
+{
+    return launch.shuffle && chance(count) == 0;
+}
 
 u32 choose(u32 count, u64 key)
 {

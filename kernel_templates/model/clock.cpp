@@ -41,8 +41,14 @@ Event event_now(const Lane *lane, bool atomic)
            (u64)(warp->released & ((1u << RELEASE_BITS) - 1)) << 2 | (atomic ? 2 : 0) | 1;
 }
 
-unsigned event_lane(Event e) { return (unsigned)(e >> 50); }
-u32 event_synchronised(Event e) { return (u32)(e >> (RELEASE_BITS + 2)) & ((1u << SYNC_BITS) - 1); }
+unsigned event_lane(Event e)
+{
+    return (unsigned)(e >> 50);
+}
+u32 event_synchronised(Event e)
+{
+    return (u32)(e >> (RELEASE_BITS + 2)) & ((1u << SYNC_BITS) - 1);
+}
 
 bool event_ordered(Event e, Event mine, const Lane *lane)
 {

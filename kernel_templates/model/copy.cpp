@@ -38,7 +38,8 @@ void add_to(void *to, const u8 *from, u32 bytes, Reduce reduce)
         raw_copy(&old, static_cast<char *>(to) + i, 4);
         raw_copy(&value, from + i, 4);
         u32 sum = old + value;
-        if (reduce == Reduce::add_f32) sum = static_cast<u32>(bits(flush(flush(unbits<float>(old)) + flush(unbits<float>(value)))));
+        if (reduce == Reduce::add_f32)
+            sum = static_cast<u32>(bits(flush(flush(unbits<float>(old)) + flush(unbits<float>(value)))));
         raw_copy(static_cast<char *>(to) + i, &sum, 4);
     }
 }
@@ -51,8 +52,10 @@ void read_store(Copy &copy)
 
 void land_store(Copy &copy)
 {
-    if (copy.reduce == Reduce::none) raw_copy(copy.to[0], copy.staged, copy.bytes);
-    else add_to(copy.to[0], copy.staged, copy.bytes, copy.reduce);
+    if (copy.reduce == Reduce::none)
+        raw_copy(copy.to[0], copy.staged, copy.bytes);
+    else
+        add_to(copy.to[0], copy.staged, copy.bytes, copy.reduce);
     staging_give_back(copy.staged);
 }
 
@@ -133,7 +136,8 @@ void bulk_send(void *to, const void *from, u32 bytes, void *bar, u32 rank, Place
     check_bulk(to, from, bytes, at);
     need_shared(to, "destination", at);
     need_shared(from, "source", at);
-    if (rank == self->rank) fail(at, "the destination is the own CTA %u; this form goes to another of the cluster", rank);
+    if (rank == self->rank)
+        fail(at, "the destination is the own CTA %u; this form goes to another of the cluster", rank);
     void *target = map_shared(to, rank, at);
     Async *op = async_begin(at);
     async_source(op, from, bytes, true);
@@ -149,8 +153,10 @@ void bulk_store(void *to, const void *from, u32 bytes, Reduce reduce, Place at)
     need_shared(from, "source", at);
     Async *op = async_begin(at);
     async_source(op, from, bytes, true);
-    if (reduce == Reduce::none) async_target(op, to, bytes, true);
-    else check_global(to, bytes, ATOMIC, at); // adding leaves the bytes readable: nothing is hidden
+    if (reduce == Reduce::none)
+        async_target(op, to, bytes, true);
+    else
+        check_global(to, bytes, ATOMIC, at); // adding leaves the bytes readable: nothing is hidden
     async_join(op, GROUP_BULK, self->thread);
     async_launch(op, Copy{from, nullptr, bytes, bytes, reduce, 1, {to}}, read_store, land_store);
 }

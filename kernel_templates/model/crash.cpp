@@ -38,7 +38,8 @@ static void crash_entry()
     if (is_device(p) && device_check(p, 1, READ, text))
         fail_pc(crash_pc, "an access", "outside every buffer of device memory; %s", text.c_str());
     if (is_device(p)) fail_pc(crash_pc, "a store", "a store to an input");
-    fail_pc(crash_pc, "an access", "signal %d at address %p, which is no memory of the kernel", crash_signal, crash_address);
+    fail_pc(crash_pc, "an access", "signal %d at address %p, which is no memory of the kernel", crash_signal,
+            crash_address);
 }
 
 #if defined(__x86_64__)
@@ -46,12 +47,21 @@ static void redirect(ucontext_t *context)
 {
     uintptr_t top = (reinterpret_cast<uintptr_t>(crash_stack) + CRASH_BYTES) & ~uintptr_t(15);
     context->uc_mcontext.gregs[REG_RSP] = (greg_t)(top - 8);
-    context->uc_mcontext.gregs[REG_RIP] = (greg_t)reinterpret_cast<uintptr_t>(crash_entry);
+    context->uc_mcontext.gregs[REG_RIP] = (greg_t) reinterpret_cast<uintptr_t>(crash_entry);
 }
-static void *pc_of(const ucontext_t *context) { return reinterpret_cast<void *>(context->uc_mcontext.gregs[REG_RIP]); }
+static void *pc_of(const ucontext_t *context)
+{
+    return reinterpret_cast<void *>(context->uc_mcontext.gregs[REG_RIP]);
+}
 #else
-static void redirect(ucontext_t *) { _exit(5); }
-static void *pc_of(const ucontext_t *) { return nullptr; }
+static void redirect(ucontext_t *)
+{
+    _exit(5);
+}
+static void *pc_of(const ucontext_t *)
+{
+    return nullptr;
+}
 #endif
 
 static void on_signal(int number, siginfo_t *info, void *context)
@@ -103,8 +113,20 @@ __attribute__((visibility("default"))) const char *__asan_default_options()
     return "exitcode=4:detect_leaks=0:handle_segv=0:handle_sigbus=0:handle_sigfpe=0:handle_sigill=0:"
            "detect_stack_use_after_return=0:allow_user_segv_handler=1:symbolize=1:print_legend=0";
 }
-__attribute__((visibility("default"))) const char *__ubsan_default_options() { return "exitcode=4:print_stacktrace=0"; }
-__attribute__((visibility("default"))) const char *__msan_default_options() { return "exit_code=4:handle_segv=0"; }
-__attribute__((visibility("default"))) void __asan_on_error() { print_position(); }
-__attribute__((visibility("default"))) void __ubsan_on_report() { print_position(); }
+__attribute__((visibility("default"))) const char *__ubsan_default_options()
+{
+    return "exitcode=4:print_stacktrace=0";
+}
+__attribute__((visibility("default"))) const char *__msan_default_options()
+{
+    return "exit_code=4:handle_segv=0";
+}
+__attribute__((visibility("default"))) void __asan_on_error()
+{
+    print_position();
+}
+__attribute__((visibility("default"))) void __ubsan_on_report()
+{
+    print_position();
+}
 }

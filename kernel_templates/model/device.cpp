@@ -8,10 +8,6 @@
 #include <algorithm>
 #include <sys/mman.h>
 
-#ifdef QN_MODEL_ASAN
-#include <sanitizer/asan_interface.h>
-#endif
-
 namespace qm {
 
 enum { PAGE = 4096 };
@@ -20,23 +16,34 @@ static size_t window_bytes;
 static size_t last; // buffer of the last check
 static std::vector<Buffer> mapped;
 
-void device_window(char *begin, size_t bytes) { window = begin, window_bytes = bytes; }
-bool is_device(const void *p) { return (size_t)((const char *)p - window) < window_bytes; }
+void device_window(char *begin, size_t bytes)
+{
+    window = begin, window_bytes = bytes;
+}
+bool is_device(const void *p)
+{
+    return (size_t)((const char *)p - window) < window_bytes;
+}
 
-static char *page_down(char *p) { return window + (size_t)(p - window) / PAGE * PAGE; }
-static char *page_up(char *p) { return page_down(p + PAGE - 1); }
+static char *page_down(char *p)
+{
+    return window + (size_t)(p - window) / PAGE * PAGE;
+}
+static char *page_up(char *p)
+{
+    return page_down(p + PAGE - 1);
+}
 
 static void protect(const Buffer &b, int protection)
 {
     char *begin = page_down(b.begin), *end = page_up(b.end);
     if (begin == end) return;
     mprotect(begin, (size_t)(end - begin), protection);
-#ifdef QN_MODEL_ASAN
-    __asan_unpoison_memory_region(begin, (size_t)(end - begin));
+    if (build != BUILD_ASAN) return;
+    show(begin, (size_t)(end - begin));
     if (protection == PROT_NONE) return;
-    __asan_poison_memory_region(begin, (size_t)(b.begin - begin));
-    __asan_poison_memory_region(b.end, (size_t)(end - b.end));
-#endif
+    hide(begin, (size_t)(b.begin - begin), {"", 0, "device memory"});
+    hide(b.end, (size_t)(end - b.end), {"", 0, "device memory"});
 }
 
 void device_begin()
@@ -48,7 +55,10 @@ void device_begin()
     for (const Buffer &b : mapped) protect(b, b.input ? PROT_READ : PROT_READ | PROT_WRITE);
 }
 
-static bool inside(const Buffer &b, const char *p, size_t bytes) { return p >= b.begin && p + bytes <= b.end; }
+static bool inside(const Buffer &b, const char *p, size_t bytes)
+{
+    return p >= b.begin && p + bytes <= b.end;
+}
 
 const char *device_check(const void *q, size_t bytes, Access access, std::string &text)
 {

@@ -89,13 +89,21 @@ void warp_op(u32 mask, void *operand, Carry carry, Place at);
 // The same for the four warps 4n…4n+3 of a CTA, all lanes (wgmma, setmaxnreg).
 void warpgroup_op(void *operand, Carry carry, Place at);
 
+// Ready-made ones (collectives.cpp). A shuffle reads lane `from`, or keeps its own value; match: all or any.
+enum AtomicOp { ATOMIC_ADD, ATOMIC_MIN, ATOMIC_MAX, ATOMIC_AND, ATOMIC_OR, ATOMIC_XOR, ATOMIC_INC, ATOMIC_DEC, ATOMIC_EXCH, ATOMIC_CAS,
+                ATOMIC_LOAD, ATOMIC_STORE };
+u64 shuffle(u32 mask, u64 value, unsigned from, bool own, Place at);
+u32 ballot(u32 mask, bool value, Place at);
+u32 reduce(AtomicOp op, bool is_signed, u32 mask, u32 value, Place at); // ATOMIC_ADD … ATOMIC_XOR
+u32 match(bool all, u32 mask, u64 value, Place at);
+
 // ---- CTA barriers, clusters
 
 enum BarrierKind { BARRIER_SYNC, BARRIER_ARRIVE, BARRIER_POPC, BARRIER_AND, BARRIER_OR };
 // Named barrier 0…15; threads 0 means the whole CTA. Returns the reduction of `value` for the last three kinds.
 int barrier(int id, int threads, BarrierKind kind, int value, Place at);
 
-void cluster_arrive(Place at);
+void cluster_arrive(Place at, bool release = true); // release false: says that the thread exists, orders nothing
 void cluster_wait(Place at);
 void *map_shared(const void *p, unsigned rank, Place at); // the same offset in the shared memory of CTA `rank`
 
@@ -137,7 +145,6 @@ void show(void *p, size_t bytes);
 
 // ---- atomics, flags, fences
 
-enum AtomicOp { ATOMIC_ADD, ATOMIC_MIN, ATOMIC_MAX, ATOMIC_AND, ATOMIC_OR, ATOMIC_XOR, ATOMIC_INC, ATOMIC_DEC, ATOMIC_EXCH, ATOMIC_CAS, ATOMIC_LOAD, ATOMIC_STORE };
 enum AtomicType { TYPE_U32, TYPE_S32, TYPE_U64, TYPE_S64, TYPE_F32, TYPE_U16 };
 enum Order { RELAXED = 0, ACQUIRE = 1, RELEASE = 2, ACQ_REL = 3 };
 // One atomic operation; value and result are bit patterns. Other lanes may run before it, none in the middle.

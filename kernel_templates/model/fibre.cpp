@@ -2,6 +2,11 @@
 // The switch between stacks (fibre.h).
 #include "fibre.h"
 
+extern "C" {
+__attribute__((weak)) void __sanitizer_start_switch_fiber(void **fake, const void *bottom, size_t bytes);
+__attribute__((weak)) void __sanitizer_finish_switch_fiber(void *fake, const void **bottom_before, size_t *bytes_before);
+}
+
 namespace qm {
 
 static Fibre *left;    // who switched last
@@ -9,7 +14,7 @@ static Fibre *entered; // to whom
 
 static void arrive(void *fake)
 {
-#ifdef QN_MODEL_ASAN
+    if (!__sanitizer_finish_switch_fiber) return;
     const void *bottom = nullptr;
     size_t bytes = 0;
     __sanitizer_finish_switch_fiber(fake, &bottom, &bytes);
@@ -17,9 +22,6 @@ static void arrive(void *fake)
         left->stack = static_cast<char *>(const_cast<void *>(bottom));
         left->bytes = bytes;
     }
-#else
-    (void)fake;
-#endif
 }
 
 static void enter()
@@ -84,11 +86,8 @@ void fibre_switch(Fibre *from, Fibre *to, bool last)
 {
     left = from;
     entered = to;
-#ifdef QN_MODEL_ASAN
-    __sanitizer_start_switch_fiber(last ? nullptr : &from->fake, to->stack, to->bytes);
-#else
-    (void)last;
-#endif
+    if (__sanitizer_start_switch_fiber)
+        __sanitizer_start_switch_fiber(last ? nullptr : &from->fake, to->stack, to->bytes);
 #if defined(__x86_64__)
     qm_fibre_swap(&from->sp, to->sp);
 #else

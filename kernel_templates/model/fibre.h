@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stack and the switch to it: what a lane of the model runs on. Used by scheduler.cpp and report.cpp alone.
 // System V x86-64: six callee-saved registers and the stack pointer (the control words are nobody's to change here).
-// Elsewhere: ucontext, whose system call a switch makes a run five times slower. Tells AddressSanitizer of each switch.
+// Elsewhere: ucontext, whose system call a switch makes a run five times slower. Tells AddressSanitizer of each switch, where
+// it is linked in.
 #ifndef QN_MODEL_FIBRE_H
 #define QN_MODEL_FIBRE_H
 
@@ -11,11 +12,6 @@
 
 #if !defined(__x86_64__)
 #include <ucontext.h>
-#endif
-
-#ifdef QN_MODEL_ASAN
-extern "C" void __sanitizer_start_switch_fiber(void **fake, const void *bottom, size_t bytes);
-extern "C" void __sanitizer_finish_switch_fiber(void *fake, const void **bottom_before, size_t *bytes_before);
 #endif
 
 namespace qm {

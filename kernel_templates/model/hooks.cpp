@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions that -fsanitize=thread has the compiler call before each load and store of the kernel's text: this file
-// stands in for that library, in the access build alone. Shared memory goes to access.cpp, device memory to device.cpp;
+// stands in for that library. Only kernels of the access build call it. Shared memory goes to access.cpp, device memory to device.cpp;
 // of the rest (stacks, constants) only hidden bytes matter.
 //   (1) clang's older versions copy structures by plain memcpy: kernels are linked with --wrap for these names.
-#ifdef QN_MODEL_ACCESS
 #include "machine.h"
 
 namespace qm {
@@ -31,37 +30,55 @@ static inline void hook(const void *p, size_t bytes, Access access, void *pc)
 } // namespace qm
 
 #define HOOK extern "C" __attribute__((visibility("default")))
-#define PC __builtin_return_address(0)
+#define PC   __builtin_return_address(0)
 
-#define SIZED(n)                                                                       \
-    HOOK void __tsan_read##n(void *p) { qm::hook(p, n, qm::READ, PC); }                \
-    HOOK void __tsan_write##n(void *p) { qm::hook(p, n, qm::WRITE, PC); }              \
-    HOOK void __tsan_unaligned_read##n(void *p) { qm::hook(p, n, qm::READ, PC); }      \
-    HOOK void __tsan_unaligned_write##n(void *p) { qm::hook(p, n, qm::WRITE, PC); }
+#define SIZED(n)                                                                                                       \
+    HOOK void __tsan_read##n(void *p)                                                                                  \
+    {                                                                                                                  \
+        qm::hook(p, n, qm::READ, PC);                                                                                  \
+    }                                                                                                                  \
+    HOOK void __tsan_write##n(void *p)                                                                                 \
+    {                                                                                                                  \
+        qm::hook(p, n, qm::WRITE, PC);                                                                                 \
+    }                                                                                                                  \
+    HOOK void __tsan_unaligned_read##n(void *p)                                                                        \
+    {                                                                                                                  \
+        qm::hook(p, n, qm::READ, PC);                                                                                  \
+    }                                                                                                                  \
+    HOOK void __tsan_unaligned_write##n(void *p)                                                                       \
+    {                                                                                                                  \
+        qm::hook(p, n, qm::WRITE, PC);                                                                                 \
+    }
 SIZED(1)
 SIZED(2)
 SIZED(4)
 SIZED(8)
 SIZED(16)
 
-HOOK void __tsan_read_range(void *p, size_t n) { qm::hook(p, n, qm::READ, PC); }
-HOOK void __tsan_write_range(void *p, size_t n) { qm::hook(p, n, qm::WRITE, PC); }
+HOOK void __tsan_read_range(void *p, size_t n)
+{
+    qm::hook(p, n, qm::READ, PC);
+}
+HOOK void __tsan_write_range(void *p, size_t n)
+{
+    qm::hook(p, n, qm::WRITE, PC);
+}
 HOOK void __tsan_init() {}
 HOOK void __tsan_func_entry(void *) {}
 HOOK void __tsan_func_exit() {}
 
-#define COPY(name, function)                                    \
-    HOOK void *name(void *to, const void *from, size_t n)       \
-    {                                                           \
-        qm::hook(from, n, qm::READ, PC);                        \
-        qm::hook(to, n, qm::WRITE, PC);                         \
-        return function(to, from, n);                           \
+#define COPY(name, function)                                                                                           \
+    HOOK void *name(void *to, const void *from, size_t n)                                                              \
+    {                                                                                                                  \
+        qm::hook(from, n, qm::READ, PC);                                                                               \
+        qm::hook(to, n, qm::WRITE, PC);                                                                                \
+        return function(to, from, n);                                                                                  \
     }
-#define FILL(name)                                              \
-    HOOK void *name(void *p, int byte, size_t n)                \
-    {                                                           \
-        qm::hook(p, n, qm::WRITE, PC);                          \
-        return memset(p, byte, n);                              \
+#define FILL(name)                                                                                                     \
+    HOOK void *name(void *p, int byte, size_t n)                                                                       \
+    {                                                                                                                  \
+        qm::hook(p, n, qm::WRITE, PC);                                                                                 \
+        return memset(p, byte, n);                                                                                     \
     }
 COPY(__tsan_memcpy, memcpy)
 COPY(__wrap_memcpy, memcpy)
@@ -69,4 +86,3 @@ COPY(__tsan_memmove, memmove)
 COPY(__wrap_memmove, memmove)
 FILL(__tsan_memset)
 FILL(__wrap_memset)
-#endif

@@ -155,6 +155,8 @@ struct Launch {
     std::vector<Buffer> buffers;
 };
 extern Launch launch;
+enum Build { BUILD_PLAIN, BUILD_ASAN, BUILD_MSAN };
+extern Build build;    // by the sanitizer that is linked in
 extern bool checking; // races, unwritten bytes, data in flight: the access build
 
 struct Counts {

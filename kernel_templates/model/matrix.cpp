@@ -15,7 +15,8 @@ struct Move {
 void check_row(const void *row, unsigned lane, Place at)
 {
     if (!is_shared(row)) fail(at, "the row of lane %u is not in shared memory", lane);
-    if (reinterpret_cast<uintptr_t>(row) % 16) fail(at, "the row of lane %u, %p, is not aligned to 16 bytes", lane, row);
+    if (reinterpret_cast<uintptr_t>(row) % 16)
+        fail(at, "the row of lane %u, %p, is not aligned to 16 bytes", lane, row);
 }
 
 // Row and column of the low (half 0) and the high element of lane t's word.

@@ -9,7 +9,10 @@ namespace qm {
 
 enum { MOST = (1 << 20) - 1 };
 
-static u64 mark(const void *bar) { return 0x6D62617272696572ull ^ (u64)(uintptr_t)bar; }
+static u64 mark(const void *bar)
+{
+    return 0x6D62617272696572ull ^ (u64)(uintptr_t)bar;
+}
 
 Mbarrier *mbarrier_find(Cluster *cluster, void *bar)
 {
@@ -26,7 +29,8 @@ static Mbarrier &named(void *bar, bool own, Place at)
     Cta *owner = shared_cta(bar);
     if (!owner || !owner->live) fail(at, "the mbarrier is in a CTA that has ended");
     if (owner->cluster != a->cta->cluster) fail(at, "the mbarrier is in another cluster");
-    if (own && owner != a->cta) fail(at, "the mbarrier is in CTA %u of the cluster: only arrivals may be remote", owner->rank);
+    if (own && owner != a->cta)
+        fail(at, "the mbarrier is in CTA %u of the cluster: only arrivals may be remote", owner->rank);
     Mbarrier *m = mbarrier_find(owner->cluster, bar);
     if (!m) fail(at, "no mbarrier was initialised at this address");
     u64 bytes;
@@ -92,8 +96,8 @@ static void arrive(Mbarrier &m, u32 count, bool drop, Place at)
 {
     if (!count) fail(at, "an arrival of 0");
     if (count > m.pending)
-        fail(at, "more arrivals than the mbarrier's count %u: %u are pending in phase %llu, %u arrive", m.expected, m.pending,
-             (unsigned long long)m.phase, count);
+        fail(at, "more arrivals than the mbarrier's count %u: %u are pending in phase %llu, %u arrive", m.expected,
+             m.pending, (unsigned long long)m.phase, count);
     if (drop) {
         if (count >= m.expected) fail(at, "drops %u of %u expected arrivals", count, m.expected);
         m.expected -= count;
@@ -112,7 +116,10 @@ u64 mbarrier_arrive(void *bar, u32 count, u32 expect_tx, bool drop, Place at)
     return before;
 }
 
-void mbarrier_expect_tx(void *bar, u32 bytes, Place at) { expect(named(bar, false, at), bytes, at); }
+void mbarrier_expect_tx(void *bar, u32 bytes, Place at)
+{
+    expect(named(bar, false, at), bytes, at);
+}
 
 static void complete_tx(Mbarrier &m, u32 bytes, Place at)
 {
@@ -146,7 +153,10 @@ bool mbarrier_raise(void *bar, u32 count, Place at)
     return true;
 }
 
-void mbarrier_check(void *bar, Place at) { named(bar, false, at); }
+void mbarrier_check(void *bar, Place at)
+{
+    named(bar, false, at);
+}
 
 // ---- waiting
 
@@ -182,10 +192,14 @@ bool mbarrier_test_state(void *bar, u64 state, bool may_block, Place at)
 {
     u64 now = named(bar, true, at).phase, phase = state >> 32;
     if (phase != now && phase + 1 != now)
-        fail(at, "the state is of phase %llu, the mbarrier is in phase %llu", (unsigned long long)phase, (unsigned long long)now);
+        fail(at, "the state is of phase %llu, the mbarrier is in phase %llu", (unsigned long long)phase,
+             (unsigned long long)now);
     return test(bar, phase, may_block, at);
 }
 
-u32 mbarrier_pending(u64 state) { return (u32)state; }
+u32 mbarrier_pending(u64 state)
+{
+    return (u32)state;
+}
 
 } // namespace qm

@@ -3,12 +3,12 @@
 // Checks of bounds hold in every build; what needs a mark for every byte is access.cpp's, in the access build.
 #include "machine.h"
 
-#ifdef QN_MODEL_ASAN
-#include <sanitizer/asan_interface.h>
-#endif
-#ifdef QN_MODEL_MSAN
-#include <sanitizer/msan_interface.h>
-#endif
+// The sanitizers' own marks, where one is linked in.
+extern "C" {
+__attribute__((weak)) void __asan_poison_memory_region(void const volatile *p, size_t bytes);
+__attribute__((weak)) void __asan_unpoison_memory_region(void const volatile *p, size_t bytes);
+__attribute__((weak)) void __msan_poison(void const volatile *p, size_t bytes);
+}
 
 namespace qm {
 
@@ -22,19 +22,14 @@ static std::vector<Hidden> hidden;
 
 void hide(void *p, size_t bytes, Place at)
 {
-#if defined(QN_MODEL_ASAN)
-    __asan_poison_memory_region(p, bytes);
-#elif defined(QN_MODEL_MSAN)
-    __msan_poison(p, bytes);
-#endif
+    if (__asan_poison_memory_region) __asan_poison_memory_region(p, bytes);
+    if (__msan_poison) __msan_poison(p, bytes);
     if (checking && !is_shared(p)) hidden.push_back({static_cast<char *>(p), static_cast<char *>(p) + bytes, at});
 }
 
 void show(void *p, size_t bytes)
 {
-#if defined(QN_MODEL_ASAN)
-    __asan_unpoison_memory_region(p, bytes);
-#endif
+    if (__asan_unpoison_memory_region) __asan_unpoison_memory_region(p, bytes);
     for (size_t i = 0; i < hidden.size();) {
         if (hidden[i].begin >= (char *)p && hidden[i].end <= (char *)p + bytes) {
             hidden[i] = hidden.back();
@@ -45,7 +40,10 @@ void show(void *p, size_t bytes)
     }
 }
 
-void hidden_reset() { hidden.clear(); }
+void hidden_reset()
+{
+    hidden.clear();
+}
 
 bool hidden_check(const void *p, size_t bytes, Place *by)
 {
@@ -60,10 +58,11 @@ bool hidden_check(const void *p, size_t bytes, Place *by)
 
 // ---- copies without checks. Not memcpy: the sanitizers' one would look at hidden bytes.
 
-#if defined(QN_MODEL_MSAN)
+#if defined(QN_MODEL_MSAN) // instrumented, so that marks are copied with the bytes
 void raw_copy(void *to, const void *from, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i++) static_cast<volatile char *>(to)[i] = static_cast<const volatile char *>(from)[i];
+    for (size_t i = 0; i < bytes; i++)
+        static_cast<volatile char *>(to)[i] = static_cast<const volatile char *>(from)[i];
 }
 void raw_fill(void *to, int byte, size_t bytes)
 {

@@ -76,7 +76,8 @@ void carry_mma(Gather &gather)
             if (form.integer)
                 d = static_cast<u32>(integer_dot(form.a_signed, m.a[row], form.b_signed, m.b[column], form.k,
                                                  static_cast<int32_t>(c), form.saturate));
-            else d = mma_dot(limits().cc, form.a, a[row], b[column], form.k, c, form.sum);
+            else
+                d = mma_dot(limits().cc, form.a, a[row], b[column], form.k, c, form.sum);
             out[width == 16 ? i / 2 : i] |= width == 16 ? d << (16 * (i & 1)) : d;
         }
         for (unsigned i = 0; i < (width == 16 ? 2u : 4u); i++) o.d[i] = out[i];

@@ -11,7 +11,10 @@ namespace qm {
 
 std::string fault_text;
 
-void fault_reset() { fault_text.clear(); }
+void fault_reset()
+{
+    fault_text.clear();
+}
 
 static std::string formatted(const char *format, va_list list)
 {
@@ -79,7 +82,8 @@ std::string positions()
             const Warp &first = c.warps[w];
             std::vector<std::string> groups = warp_positions(first);
             size_t end = w + 1;
-            while (end < c.warps.size() && c.warps[end].cta == first.cta && warp_positions(c.warps[end]) == groups) end++;
+            while (end < c.warps.size() && c.warps[end].cta == first.cta && warp_positions(c.warps[end]) == groups)
+                end++;
             unsigned from = first.lane[0].me.warp, to = from + (unsigned)(end - w) - 1;
             std::string name = "  block " + block_name(first.cta->block);
             name += from == to ? printed(" warp %u ", from) : printed(" warps %u..%u ", from, to);
@@ -146,12 +150,19 @@ static std::vector<void *> stack_addresses()
     return addresses;
 }
 
+// A line of the model's own headers, which a reader of the kernel does not care for.
+static bool of_the_model(const Line &l)
+{
+    for (const char *file : {"words.h:", "device.h:", "shim.h:", "engine.h:", "??"})
+        if (l.place.compare(0, strlen(file), file) == 0) return true;
+    return l.function.compare(0, 4, "qm::") == 0;
+}
+
 static std::string called_from(const std::vector<Line> &lines, const std::string &known)
 {
     std::string text;
     for (const Line &l : lines) {
-        if (l.place.compare(0, 2, "??") == 0 || l.place == known) continue;
-        if (l.function.compare(0, 4, "qm::") == 0 || l.place.compare(0, 5, "shim.") == 0) continue;
+        if (l.place == known || of_the_model(l)) continue;
         text += "  called from " + l.function + " at " + l.place + "\n";
     }
     return text;
@@ -197,7 +208,9 @@ void fail_pc(void *pc, const char *what, const char *format, ...)
     std::vector<void *> addresses = stack_addresses();
     addresses.insert(addresses.begin(), pc);
     std::vector<Line> lines = code_lines(addresses);
-    std::string place = lines.empty() ? printed("address %p", pc) : lines[0].place;
+    std::string place = printed("address %p", pc);
+    for (size_t i = lines.size(); i > 0; i--) // the innermost that is the kernel's
+        if (!of_the_model(lines[i - 1])) place = lines[i - 1].place;
     text += printed("  in %s at %s, ", what, place.c_str()) + position_of_lane() + "\n";
     text += called_from(lines, place);
     leave(text);
@@ -207,7 +220,8 @@ void need_arch(int from, int until, bool specific, Place at)
 {
     const Limits &l = launch.limits;
     if (l.cc < from || (until && l.cc >= until))
-        fail(at, "the instruction is not in sm_%d (it is from sm_%d on%s)", l.cc, from, until ? ", and not in later ones" : "");
+        fail(at, "the instruction is not in sm_%d (it is from sm_%d on%s)", l.cc, from,
+             until ? ", and not in later ones" : "");
     if (specific && !l.suffix) fail(at, "the instruction needs an architecture-specific target, as sm_%da", l.cc);
 }
 

@@ -9,10 +9,6 @@
 #include <algorithm>
 #include <sys/mman.h>
 
-#ifdef QN_MODEL_ASAN
-#include <sanitizer/asan_interface.h>
-#endif
-
 namespace qm {
 
 Self *self;
@@ -20,12 +16,8 @@ Launch launch;
 Counts counts;
 Fibre main_fibre;
 
-#ifdef QN_MODEL_ASAN
-enum { STACK_BYTES = 256 << 10 };
-#else
-enum { STACK_BYTES = 64 << 10 };
-#endif
 enum { PAGE = 4096, MAX_SLOTS = 32, MAX_RESIDENT_LANES = 16384 };
+static size_t stack_size() { return build == BUILD_PLAIN ? 64 << 10 : 256 << 10; } // sanitizers add red zones
 
 static std::vector<Cluster> slots;
 static std::vector<u32> order; // clusters of the grid, next last
@@ -34,9 +26,18 @@ static char *stacks;
 static size_t stack_count;
 static bool stacks_dirty; // a fault left frames on them
 
-Lane *current() { return reinterpret_cast<Lane *>(self); }
-std::vector<Cluster> &clusters() { return slots; }
-const Limits &limits() { return launch.limits; }
+Lane *current()
+{
+    return reinterpret_cast<Lane *>(self);
+}
+std::vector<Cluster> &clusters()
+{
+    return slots;
+}
+const Limits &limits()
+{
+    return launch.limits;
+}
 
 // ---- switching
 
@@ -73,7 +74,10 @@ void wake(Lane *lane)
     lane->warp->ready |= 1u << lane->me.lane;
 }
 
-void give_way() { go(current(), nullptr, false); }
+void give_way()
+{
+    go(current(), nullptr, false);
+}
 
 void leave_case()
 {
@@ -88,7 +92,8 @@ static void cta_ended(Cta *cta)
     Place at = {"", 0, "end of the CTA"};
     for (int i = 0; i < 16; i++)
         if (cta->barrier[i].come)
-            fail(cta->barrier[i].first, "%d threads have arrived at barrier %d when the CTA ends", cta->barrier[i].come, i);
+            fail(cta->barrier[i].first, "%d threads have arrived at barrier %d when the CTA ends", cta->barrier[i].come,
+                 i);
     async_end(cta);
     access_end(cta, at);
     for (auto &state : cta->states)
@@ -116,20 +121,18 @@ static void lane_body()
 static void make_stacks(size_t count)
 {
     if (count > stack_count) {
-        if (stacks) munmap(stacks, stack_count * STACK_BYTES);
-        stacks = static_cast<char *>(mmap(nullptr, count * STACK_BYTES, PROT_READ | PROT_WRITE,
+        if (stacks) munmap(stacks, stack_count * stack_size());
+        stacks = static_cast<char *>(mmap(nullptr, count * stack_size(), PROT_READ | PROT_WRITE,
                                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
         if (stacks == MAP_FAILED) {
             stacks = nullptr, stack_count = 0;
             fail({"", 0, "launch"}, "the model has no memory for %zu lanes' stacks", count);
         }
         stack_count = count;
-        for (size_t i = 0; i < count; i++) mprotect(stacks + i * STACK_BYTES, PAGE, PROT_NONE);
+        for (size_t i = 0; i < count; i++) mprotect(stacks + i * stack_size(), PAGE, PROT_NONE);
         stacks_dirty = true;
     }
-#ifdef QN_MODEL_ASAN
-    if (stacks_dirty) __asan_unpoison_memory_region(stacks, stack_count * STACK_BYTES);
-#endif
+    if (stacks_dirty) show(stacks, stack_count * stack_size());
     stacks_dirty = false;
 }
 
@@ -153,9 +156,9 @@ static void make_lane(Cluster *c, Lane *a, unsigned index, unsigned padded)
     a->warp->live |= 1u << a->me.lane;
     // Stacks that begin at the same offset of a page group fight for the same cache set.
     size_t colour = (index % 29) * 192;
-    char *stack = stacks + (c->slot * c->lanes.size() + index) * STACK_BYTES;
+    char *stack = stacks + (c->slot * c->lanes.size() + index) * stack_size();
     a->fibre.stack = stack + PAGE;
-    a->fibre.bytes = STACK_BYTES - PAGE - colour;
+    a->fibre.bytes = stack_size() - PAGE - colour;
     fibre_make(&a->fibre, lane_body);
 }
 

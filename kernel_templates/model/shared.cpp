@@ -20,8 +20,8 @@ char *shared_arena(unsigned slot, unsigned rank)
         char *p = static_cast<char *>(mmap(nullptr, RANGE + ARENA_BYTES, PROT_READ | PROT_WRITE,
                                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
         if (p == MAP_FAILED) fail({"", 0, "launch"}, "the model has no memory for shared memory");
-        arenas = reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(p) + ARENA_BYTES - 1) &
-                                          ~uintptr_t(ARENA_BYTES - 1));
+        arenas =
+            reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(p) + ARENA_BYTES - 1) & ~uintptr_t(ARENA_BYTES - 1));
     }
     return arenas + ((size_t)slot * MAX_CLUSTER + rank) * ARENA_BYTES;
 }
@@ -34,11 +34,23 @@ void shared_begin(Cluster *cluster)
     }
 }
 
-void shared_end(Cta *cta) { hide(cta->arena, ARENA_BYTES, {"", 0, "shared memory of a CTA that has ended"}); }
+void shared_end(Cta *cta)
+{
+    hide(cta->arena, ARENA_BYTES, {"", 0, "shared memory of a CTA that has ended"});
+}
 
-bool is_shared(const void *p) { return arenas && (size_t)((const char *)p - arenas) < RANGE; }
-size_t shared_offset(const void *p) { return (size_t)((const char *)p - arenas); }
-unsigned shared_rank(const void *p) { return (unsigned)(shared_offset(p) / ARENA_BYTES % MAX_CLUSTER); }
+bool is_shared(const void *p)
+{
+    return arenas && (size_t)((const char *)p - arenas) < RANGE;
+}
+size_t shared_offset(const void *p)
+{
+    return (size_t)((const char *)p - arenas);
+}
+unsigned shared_rank(const void *p)
+{
+    return (unsigned)(shared_offset(p) / ARENA_BYTES % MAX_CLUSTER);
+}
 
 Cta *shared_cta(const void *p)
 {
@@ -83,9 +95,7 @@ void *shared_take(size_t &offset, size_t bytes, size_t align, Place at)
     char *p = cta->arena + place;
     show(p, bytes);
     raw_fill(p, 0xFF, bytes);
-#ifdef QN_MODEL_MSAN
-    hide(p, bytes, at);
-#endif
+    if (build == BUILD_MSAN) hide(p, bytes, at);
     access_piece(p, bytes);
     return p;
 }
@@ -126,7 +136,8 @@ void *shared_pointer(u32 address, Place at)
 {
     Cluster *c = current()->cta->cluster;
     u32 rank = address >> 24, offset = address & 0xFFFFFF;
-    if (rank >= c->ctas.size()) fail(at, "shared address %08x: rank %u in a cluster of %zu", address, rank, c->ctas.size());
+    if (rank >= c->ctas.size())
+        fail(at, "shared address %08x: rank %u in a cluster of %zu", address, rank, c->ctas.size());
     char *p = c->ctas[rank].arena + offset;
     if (offset >= ARENA_BYTES || !shared_piece(p, 1)) fail(at, "shared address %08x is in no piece", address);
     return p;

@@ -141,12 +141,11 @@ Term addend(uint32_t bits, Sum sum, Special &special)
     return {c.negative, c.exponent, c.significand, c.fraction};
 }
 
-// The terms' common exponent. A zero counts with the least exponent of its format, like a subnormal.
 uint32_t sum_terms(const Term *terms, int n, const Rule &rule)
 {
-    int exponent = terms[0].exponent;
-    for (int i = 1; i < n; i++)
-        if (terms[i].exponent > exponent) exponent = terms[i].exponent;
+    int exponent = rule.floor;
+    for (int i = 0; i < n; i++)
+        if (terms[i].significand && terms[i].exponent > exponent) exponent = terms[i].exponent;
     int64_t total = 0;
     for (int i = 0; i < n; i++) total += cut(terms[i], exponent, rule.fraction);
     return pack_sum(total, exponent - rule.fraction, rule.sum);
@@ -187,14 +186,15 @@ Rule rule_of(Unit unit, int arch, Format input, Format accumulator)
 {
     Sum sum = accumulator == Format::f16 ? Sum::f16 : Sum::f32;
     bool wide = input == Format::tf32, half = input == Format::f16 || input == Format::bf16;
-    if (unit == Unit::tcgen05) return {wide ? 8 : half ? 16 : 32, 25, sum};
+    int floor = sum == Sum::f16 ? -21 : -133;
+    if (unit == Unit::tcgen05) return {wide ? 8 : half ? 16 : 32, 25, floor, sum};
     if (wide || half) {
         bool hopper = arch >= 90;
-        return {(wide ? 4 : 8) * (hopper ? 2 : 1), hopper ? 25 : 24, sum};
+        return {(wide ? 4 : 8) * (hopper ? 2 : 1), hopper ? 25 : 24, hopper ? floor : floor + 1, sum};
     }
-    if (unit == Unit::mma && arch >= 120) return {32, 25, sum};
+    if (unit == Unit::mma && arch >= 120) return {32, 25, floor, sum};
     // fp8 of wgmma, and of mma on 89 (two halves of 16)
-    return {unit == Unit::mma ? 16 : 32, 13, sum == Sum::f32 ? Sum::e8m13 : Sum::f16};
+    return {unit == Unit::mma ? 16 : 32, 13, floor, sum == Sum::f32 ? Sum::e8m13 : Sum::f16};
 }
 
 void numbers_of(Format format, const uint32_t *bits, int n, Number *numbers)
@@ -224,7 +224,7 @@ uint32_t mma_dot(int arch, Format input, const Number *a, const Number *b, int k
 {
     bool fp8 = input == Format::e4m3 || input == Format::e5m2;
     if (!fp8 || arch == 89 || arch >= 120) return dot_chain(a, b, k, c, rule_of(Unit::mma, arch, input, accumulator));
-    Rule rule = {16, 25, accumulator == Format::f16 ? Sum::f16 : Sum::f32};
+    Rule rule = {16, 25, accumulator == Format::f16 ? -21 : -133, accumulator == Format::f16 ? Sum::f16 : Sum::f32};
     uint32_t sum = 0;
     for (int half = 0; half < 2; half++) {
         Number x[16], y[16];
@@ -238,7 +238,7 @@ uint32_t mma_dot(int arch, Format input, const Number *a, const Number *b, int k
 
 uint32_t scaled_dot_mxf8f6f4(const Number *a, uint32_t scale_a, const Number *b, uint32_t scale_b, uint32_t c)
 {
-    const Rule rule = {32, 25, Sum::f32};
+    const Rule rule = {32, 25, -133, Sum::f32};
     Number sa = number_of(Format::ue8m0, scale_a), sb = number_of(Format::ue8m0, scale_b);
     if (sa.nan || sb.nan) return kNanF32;
     Term terms[33];
@@ -254,7 +254,7 @@ uint32_t scaled_dot_mxf8f6f4(const Number *a, uint32_t scale_a, const Number *b,
 uint32_t scaled_dot_mxf4(const Number *a, const uint32_t *scale_a, const Number *b, const uint32_t *scale_b, int k,
                          int block, Format scale, uint32_t c)
 {
-    const Rule rule = {64, 35, Sum::f32};
+    const Rule rule = {64, 35, -133, Sum::f32};
     Term terms[8];
     Special special;
     int groups = k / 16;

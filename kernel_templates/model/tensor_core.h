@@ -6,7 +6,7 @@
 // dot-add(a[0..L), b[0..L), c), as two public models agree on it (INSTRUCTIONS.md says what was checked where):
 //   (1) A term is a product, exact, with the exponent e_a + e_b; its significand, below 4, is not normalised. A
 //       subnormal operand has its format's least exponent. c is a term too.
-//   (2) E is the largest exponent; each term is cut toward zero to a multiple of 2^(E-F); the cut terms are added exactly.
+//   (2) E is the largest exponent of the terms that are not zero, at least a floor; each term is cut toward zero to a multiple of 2^(E-F); the cut terms are added exactly.
 //   (3) The sum is rounded once: f32 toward zero, f16 to nearest even, "e8m13" toward zero to 13 fraction bits.
 //   (4) A NaN operand, inf * 0 and inf - inf give the canonical NaN; any other infinity gives an infinity.
 // L, F and the output follow from the instruction and the architecture: rule_of() below is the whole table.
@@ -33,6 +33,7 @@ int bits_of(Format format); // width of an element: 4, 6, 8, 16, 32 (tf32 and f3
 struct Rule {
     int terms;    // L: products in one dot-add; longer dot products are chained through c in order of k
     int fraction; // F
+    int floor;    // of E
     Sum sum;
 };
 // arch: 80, 86, 89, 90, 100 …; accumulator is f32 or f16. fp8 through mma on 90 and 100 is not in this table: mma_dot.

@@ -29,7 +29,8 @@ int check_shape(unsigned type, uint32_t rank, const void *address, const uint64_
 {
     uint64_t align = interleave == 2 || type == PACKED_16B || type == PACKED_6B ? 32 : 16;
     if (reinterpret_cast<uintptr_t>(address) % align)
-        return refuse("globalAddress %p: must be aligned to %llu bytes", address, static_cast<unsigned long long>(align));
+        return refuse("globalAddress %p: must be aligned to %llu bytes", address,
+                      static_cast<unsigned long long>(align));
     for (uint32_t i = 0; i < rank; i++)
         if (dims[i] < 1 || dims[i] > 1ull << 32)
             return refuse("globalDim[%u] = %llu: must be 1 … 2^32", i, static_cast<unsigned long long>(dims[i]));
@@ -45,7 +46,8 @@ int check_shape(unsigned type, uint32_t rank, const void *address, const uint64_
     return 0;
 }
 
-int check_box(unsigned type, uint32_t rank, const uint32_t *box, const uint32_t *steps, unsigned interleave, unsigned swizzle)
+int check_box(unsigned type, uint32_t rank, const uint32_t *box, const uint32_t *steps, unsigned interleave,
+              unsigned swizzle)
 {
     for (uint32_t i = 0; i < rank; i++) {
         if (box[i] < 1 || box[i] > 256) return refuse("boxDim[%u] = %u: must be 1 … 256", i, box[i]);
@@ -58,7 +60,8 @@ int check_box(unsigned type, uint32_t rank, const uint32_t *box, const uint32_t 
         return refuse("boxDim[0] = %u elements are %u bytes: must be a multiple of 16", box[0], inner);
     static const uint32_t span[7] = {~0u, 32, 64, 128, 128, 128, 128};
     if (interleave == 0 && inner > span[swizzle])
-        return refuse("boxDim[0] = %u elements are %u bytes: at most %u with this swizzle", box[0], inner, span[swizzle]);
+        return refuse("boxDim[0] = %u elements are %u bytes: at most %u with this swizzle", box[0], inner,
+                      span[swizzle]);
     return 0;
 }
 
@@ -100,4 +103,7 @@ int qm_tensor_map_encode_tiled(void *map, unsigned type, uint32_t rank, void *ad
     return 0;
 }
 
-const char *qm_tensor_map_fault(void) { return fault; }
+const char *qm_tensor_map_fault(void)
+{
+    return fault;
+}

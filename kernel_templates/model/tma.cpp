@@ -3,8 +3,8 @@
 //
 // The tile is dense, dimension 0 fastest; a byte's place is then moved by the swizzle, which acts on the shared-memory
 // address. Outside the tensor loads give the fill value and stores write nothing.
-#include "copy.h"
 #include "tma.h"
+#include "copy.h"
 
 namespace qm {
 namespace {
@@ -15,12 +15,12 @@ constexpr int kTf32 = 11, kTf32Ftz = 12;
 struct Tile {
     MapRecord map;
     int start[5];
-    u32 count[5];   // elements of the tile by dimension
-    int size;       // bytes of an element
-    u32 bytes;      // of the tile
-    u32 address;    // of the tile, as instructions see it
-    u8 *staged;     // stores: the dense tile after the first step
-    void *from;     // stores: the tile in shared memory
+    u32 count[5]; // elements of the tile by dimension
+    int size;     // bytes of an element
+    u32 bytes;    // of the tile
+    u32 address;  // of the tile, as instructions see it
+    u8 *staged;   // stores: the dense tile after the first step
+    void *from;   // stores: the tile in shared memory
     int targets;
     void *to[16];
 };
@@ -28,13 +28,20 @@ struct Tile {
 u32 swizzled(u32 a, int mode)
 {
     switch (mode) {
-    case 1: return a ^ (a >> 7 & 1) << 4;
-    case 2: return a ^ (a >> 7 & 3) << 4;
-    case 3: return a ^ (a >> 7 & 7) << 4;
-    case 4: return a ^ (a >> 7 & 3) << 5;
-    case 5: return (a ^ (a >> 7 & 3) << 5) ^ (a >> 7 & 1) << 3;
-    case 6: return a ^ (a >> 7 & 1) << 6;
-    default: return a;
+    case 1:
+        return a ^ (a >> 7 & 1) << 4;
+    case 2:
+        return a ^ (a >> 7 & 3) << 4;
+    case 3:
+        return a ^ (a >> 7 & 7) << 4;
+    case 4:
+        return a ^ (a >> 7 & 3) << 5;
+    case 5:
+        return (a ^ (a >> 7 & 3) << 5) ^ (a >> 7 & 1) << 3;
+    case 6:
+        return a ^ (a >> 7 & 1) << 6;
+    default:
+        return a;
     }
 }
 
@@ -81,7 +88,10 @@ Span span_of(const Tile &tile, bool inside)
     return {static_cast<u32>(start < 0 ? -start : 0), static_cast<u32>(start + count > size ? size - start : count)};
 }
 
-void *device(u64 address) { return reinterpret_cast<void *>(address); }
+void *device(u64 address)
+{
+    return reinterpret_cast<void *>(address);
+}
 
 void land_load(Tile &tile)
 {
@@ -101,14 +111,16 @@ void land_load(Tile &tile)
             memcpy(row + 4 * i, &word, 4);
         }
         for (int t = 0; t < tile.targets; t++)
-            for (u32 i = 0; i < row_bytes; i += 8) raw_copy(static_cast<char *>(tile.to[t]) + placed(tile, dense + i), row + i, 8);
+            for (u32 i = 0; i < row_bytes; i += 8)
+                raw_copy(static_cast<char *>(tile.to[t]) + placed(tile, dense + i), row + i, 8);
     });
 }
 
 void read_tile(Tile &tile)
 {
     tile.staged = staging_take(tile.bytes);
-    for (u32 i = 0; i < tile.bytes; i += 8) raw_copy(tile.staged + i, static_cast<char *>(tile.from) + placed(tile, i), 8);
+    for (u32 i = 0; i < tile.bytes; i += 8)
+        raw_copy(tile.staged + i, static_cast<char *>(tile.from) + placed(tile, i), 8);
 }
 
 void land_store(Tile &tile)
@@ -116,8 +128,8 @@ void land_store(Tile &tile)
     each_row(tile, [&](u32 dense, u64 address, bool inside) {
         Span in = span_of(tile, inside);
         if (in.first < in.last)
-            raw_copy(device(address + (tile.start[0] + int64_t(in.first)) * tile.size), tile.staged + dense + in.first * tile.size,
-                     (in.last - in.first) * tile.size);
+            raw_copy(device(address + (tile.start[0] + int64_t(in.first)) * tile.size),
+                     tile.staged + dense + in.first * tile.size, (in.last - in.first) * tile.size);
     });
     staging_give_back(tile.staged);
 }
@@ -183,7 +195,8 @@ void tensor_store(const void *map, const void *from, int dims, const int *coordi
 {
     Tile tile = tile_of(map, from, dims, coordinates, at);
     for (int j = 0; j < dims; j++)
-        if (coordinates[j] < 0) fail(at, "coordinate %d is %d: a store's coordinates are not negative", j, coordinates[j]);
+        if (coordinates[j] < 0)
+            fail(at, "coordinate %d is %d: a store's coordinates are not negative", j, coordinates[j]);
     tile.from = const_cast<void *>(from);
     Async *op = async_begin(at);
     async_source(op, from, tile.bytes, true);

@@ -84,8 +84,7 @@ void warpgroup_op(void *operand, Carry carry, Place at)
     unsigned group = a->me.warp / 4, threads = launch.threads;
     a->at = at;
     counts.operations++;
-    if (group * 128 + 128 > threads)
-        fail(at, "warpgroup %u has %u of its 128 threads", group, threads - group * 128);
+    if (group * 128 + 128 > threads) fail(at, "warpgroup %u has %u of its 128 threads", group, threads - group * 128);
     for (unsigned w = 0; w < 4; w++)
         if (a->warp[(int)w - (int)(a->me.warp & 3)].live != ~0u) fail(at, "a thread of the warpgroup has ended");
     WarpOp *&op = cta->group[group];

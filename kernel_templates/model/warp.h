@@ -5,7 +5,6 @@
 
 namespace qm {
 bool elect(u32 mask, Place at);
-void change_registers(unsigned count, bool increase, Place at); // of the whole warpgroup
 } // namespace qm
 
 static inline bool elect_sync(unsigned mask, QM_HERE) { return qm::elect(mask, QM_AT("elect.sync")); }
@@ -13,10 +12,10 @@ static inline bool elect_sync(unsigned mask, QM_HERE) { return qm::elect(mask, Q
 template <int Count> static inline void setmaxnreg_inc(QM_HERE)
 {
     static_assert(Count >= 24 && Count <= 256 && Count % 8 == 0, "setmaxnreg takes 24 … 256, a multiple of 8");
-    qm::change_registers(Count, true, QM_AT("setmaxnreg.inc"));
+    qm::set_max_registers(Count, true, QM_AT("setmaxnreg.inc"));
 }
 template <int Count> static inline void setmaxnreg_dec(QM_HERE)
 {
     static_assert(Count >= 24 && Count <= 256 && Count % 8 == 0, "setmaxnreg takes 24 … 256, a multiple of 8");
-    qm::change_registers(Count, false, QM_AT("setmaxnreg.dec"));
+    qm::set_max_registers(Count, false, QM_AT("setmaxnreg.dec"));
 }

@@ -20,7 +20,7 @@ typedef struct row {
     const void *logits; // [V], spec->in
     double T;           // 1 without temperatures
     float max;          // the first in order: NaN if there is one
-    double sum;         // of w over all V
+    double rest;        // sum of w over all V but one maximum: the sum is 1 + rest, and its log exact near 1
     bool defined;       // probabilities are numbers: max finite, T >= 0
 } row;
 
@@ -103,20 +103,35 @@ static double exponent(const row *r, float x)
     return ((double)x - (double)r->max) / r->T;
 }
 
-static double probability(const row *r, float x, double sum)
+static double probability(const row *r, float x, double rest)
 {
-    return r->defined ? exp(exponent(r, x)) / sum : NAN;
+    return r->defined ? exp(exponent(r, x)) / (1.0 + rest) : NAN;
 }
-static double log_probability(const row *r, float x, double sum)
+
+static double log_probability(const row *r, float x, double rest)
 {
-    return r->defined ? exponent(r, x) - log(sum) : NAN;
+    return r->defined ? exponent(r, x) - log1p(rest) : NAN;
 }
 
 static double log_sum_exp(const row *r)
 {
     if (isnan(r->max) || isnan(r->T) || r->T <= 0.0) return NAN;
     if (isinf(r->max)) return r->max; // as the largest is -inf, so is every other
-    return (double)r->max / r->T + log(r->sum);
+    return (double)r->max / r->T + log1p(r->rest);
+}
+
+static double sum_but_one_maximum(const row *r)
+{
+    double rest = 0.0;
+    bool passed = false;
+    for (int64_t i = 0; i < r->spec->V; i++) {
+        float x = load(r->logits, r->spec->in, i);
+        if (x == r->max && !passed)
+            passed = true;
+        else
+            rest += exp(exponent(r, x));
+    }
+    return rest;
 }
 
 static void row_init(row *r, const quern_softmax_topk_spec *spec, const quern_softmax_topk_args *args, int64_t at)
@@ -131,7 +146,7 @@ static void row_init(row *r, const quern_softmax_topk_spec *spec, const quern_so
         if (rank_of(x) > rank_of(r->max)) r->max = x;
     }
     r->defined = isfinite(r->max) && r->T >= 0.0;
-    for (int64_t i = 0; r->defined && i < spec->V; i++) r->sum += exp(exponent(r, load(r->logits, spec->in, i)));
+    if (r->defined) r->rest = sum_but_one_maximum(r);
 }
 
 // ---- a row's outputs
@@ -139,11 +154,11 @@ static void row_init(row *r, const quern_softmax_topk_spec *spec, const quern_so
 static void write_winners(const row *r, const uint64_t *keys, float *values, void *indices)
 {
     const quern_softmax_topk_spec *spec = r->spec;
-    double sum = r->sum;
+    double rest = r->rest;
     if (spec->norm == QUERN_NORM_TOPK) {
-        sum = 0.0;
-        for (int64_t k = 0; r->defined && k < spec->K; k++)
-            sum += exp(exponent(r, load(r->logits, spec->in, index_of(keys[k]))));
+        rest = 0.0;
+        for (int64_t k = 1; r->defined && k < spec->K; k++) // the first is a maximum
+            rest += exp(exponent(r, load(r->logits, spec->in, index_of(keys[k]))));
     }
     for (int64_t k = 0; k < spec->K; k++) {
         int64_t i = index_of(keys[k]);
@@ -151,9 +166,9 @@ static void write_winners(const row *r, const uint64_t *keys, float *values, voi
         if (spec->value == QUERN_VALUE_LOGIT)
             values[k] = x;
         else if (spec->value == QUERN_VALUE_LOGPROB)
-            values[k] = (float)log_probability(r, x, sum);
+            values[k] = (float)log_probability(r, x, rest);
         else
-            values[k] = (float)probability(r, x, sum);
+            values[k] = (float)probability(r, x, rest);
         if (spec->index == QUERN_I64)
             ((int64_t *)indices)[k] = i;
         else
@@ -165,7 +180,7 @@ static void write_token(const row *r, int64_t token, float *value, int32_t *rank
 {
     bool exists = token >= 0 && token < r->spec->V;
     *rank = exists ? token_rank(r, token) : -1;
-    *value = exists ? (float)log_probability(r, load(r->logits, r->spec->in, token), r->sum) : NAN;
+    *value = exists ? (float)log_probability(r, load(r->logits, r->spec->in, token), r->rest) : NAN;
 }
 
 static void do_row(const quern_softmax_topk_spec *spec, const quern_softmax_topk_args *args, int64_t at, uint64_t *keys)

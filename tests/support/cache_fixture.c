@@ -83,6 +83,43 @@ void cache_overwrite(const char *file, int64_t offset, const void *bytes, size_t
     close(fd);
 }
 
+void cache_read_at(const char *file, int64_t offset, void *bytes, size_t count)
+{
+    int fd = open(file, O_RDONLY);
+
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, bytes, count, offset), count);
+    close(fd);
+}
+
+void cache_copy_file(const char *from, const char *to)
+{
+    size_t count = (size_t)cache_file_size(from);
+    void *bytes = malloc(count + 1);
+
+    assert_non_null(bytes);
+    cache_read_at(from, 0, bytes, count);
+    cache_write_file(to, bytes, count);
+    free(bytes);
+}
+
+uint32_t cache_change_counter(const char *file)
+{
+    unsigned char at[4];
+
+    cache_read_at(file, 24, at, sizeof at);
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+const char *cache_golden(const char *name)
+{
+    const char *source = getenv("QUERN_TEST_SOURCE");
+    char folder[200];
+
+    assert_true(snprintf(folder, sizeof folder, "%s/tests/data/databases", source ? source : ".") < (int)sizeof folder);
+    return cache_path(folder, name);
+}
+
 int64_t cache_file_size(const char *file)
 {
     struct stat found;
@@ -127,9 +164,17 @@ void cache_sample_make(cache_sample *sample, int number, size_t image_bytes)
     record->entry = sample->entry, record->spec = sample->spec;
     record->kind = 1, record->registers = 40 + number % 100, record->shared_bytes = 2048, record->local_bytes = 0;
     record->compile_us = 345678;
-    qn_hash hash = qn_hash_bytes(record->key, record->key_bytes), sum = qn_hash_bytes(record->image, image_bytes);
-    memcpy(record->hash, hash.bytes, 16);
-    memcpy(record->sum, sum.bytes, 16);
+    cache_sample_sum(sample);
+}
+
+void cache_sample_sum(cache_sample *sample)
+{
+    quern_record *record = &sample->record;
+    qn_hash hash = qn_hash_bytes(record->key, record->key_bytes);
+    qn_hash sum = qn_hash_bytes(record->image, record->image_bytes);
+
+    memcpy(record->hash, hash.bytes, sizeof hash.bytes);
+    memcpy(record->sum, sum.bytes, sizeof sum.bytes);
 }
 
 void cache_sample_free(cache_sample *sample) { free(sample->image); }

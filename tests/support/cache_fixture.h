@@ -20,6 +20,7 @@ typedef struct cache_sample {
     unsigned char *image; // malloc
 } cache_sample;
 void cache_sample_make(cache_sample *sample, int number, size_t image_bytes);
+void cache_sample_sum(cache_sample *sample); // makes hash and sum right again after a change
 void cache_sample_free(cache_sample *sample);
 
 // Options for this file: read and write, one second of patience, no cap.
@@ -38,7 +39,11 @@ int64_t cache_sql_int(const char *file, const char *sql);
 
 void cache_write_file(const char *file, const void *bytes, size_t count);
 void cache_overwrite(const char *file, int64_t offset, const void *bytes, size_t count);
+void cache_read_at(const char *file, int64_t offset, void *bytes, size_t count);
+void cache_copy_file(const char *from, const char *to);
+uint32_t cache_change_counter(const char *file); // of the file's header: every transaction that wrote raises it
 int64_t cache_file_size(const char *file);
+const char *cache_golden(const char *name); // the path of tests/data/databases/NAME
 
 // Runs work in a forked child. Its result is the child's exit status; 128 + N if signal N ended it.
 int cache_in_child(int (*work)(void *user), void *user);

@@ -2,7 +2,6 @@
 // Device 0 for tests; see gpu.h.
 #include "support/gpu.h"
 
-#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,6 +9,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "support/cache_fixture.h"
 
 void gpu_must(const gpu *g, CUresult result, const char *call)
 {
@@ -61,12 +62,11 @@ bool gpu_open(gpu *g)
 {
     quern_options options = QUERN_OPTIONS_INIT;
     const char *cache = getenv("QUERN_TEST_CACHE");
-    char file[80];
+    char file[96];
     *g = (gpu){0};
     if (!find_device(g)) return g->driver = NULL, false;
     if (!cache || !*cache) {
-        snprintf(g->folder, sizeof g->folder, "/tmp/quern-gpu-test-XXXXXX");
-        assert_non_null(mkdtemp(g->folder));
+        cache_folder_make(g->folder);
         snprintf(file, sizeof file, "%s/cache.db", g->folder);
         cache = file;
     }
@@ -77,17 +77,11 @@ bool gpu_open(gpu *g)
     return true;
 }
 
-static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *walk)
-{
-    (void)info, (void)kind, (void)walk;
-    return remove(path);
-}
-
 void gpu_close(gpu *g)
 {
     CUdevice device;
     quern_close(g->q);
-    if (g->folder[0]) nftw(g->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    if (g->folder[0]) cache_folder_remove(g->folder);
     if (!g->driver) return;
     GPU_MUST(g, cuDeviceGet(&device, 0));
     GPU_MUST(g, cuCtxSetCurrent(NULL));

@@ -233,18 +233,28 @@ static void a_hit_writes_nothing_but_the_days_first_use(void **state)
     place *p = *state;
 
     assert_int_equal(cache_put(&p->store, 1), QUERN_OK);
-    int64_t before = cache_sql_int(p->file, "PRAGMA data_version");
     int64_t used = cache_sql_int(p->file, "SELECT used FROM kernel");
     cache_sql(p->file, "UPDATE kernel SET used=used-3600");
+    uint32_t changes = cache_change_counter(p->file);
     assert_int_equal(cache_get(&p->store, 1), QUERN_OK);
+    assert_int_equal(cache_get(&p->store, 2), QUERN_NOT_FOUND);
     assert_int_equal(cache_sql_int(p->file, "SELECT used FROM kernel"), used - 3600);
+    assert_int_equal(cache_change_counter(p->file), changes);
+
     cache_sql(p->file, "UPDATE kernel SET used=used-90000");
     assert_int_equal(cache_get(&p->store, 1), QUERN_OK);
     assert_true(cache_sql_int(p->file, "SELECT used FROM kernel") >= used);
-    cache_sql(p->file, "UPDATE kernel SET used=used+9000000"); // the clock was wrong once
+}
+
+static void a_last_use_in_the_future_comes_back_to_today(void **state)
+{
+    place *p = *state;
+
+    assert_int_equal(cache_put(&p->store, 1), QUERN_OK);
+    int64_t used = cache_sql_int(p->file, "SELECT used FROM kernel");
+    cache_sql(p->file, "UPDATE kernel SET used=used+9000000");
     assert_int_equal(cache_get(&p->store, 1), QUERN_OK);
     assert_true(cache_sql_int(p->file, "SELECT used FROM kernel") < used + 9000);
-    (void)before;
 }
 
 static void past_the_cap_the_least_recently_used_go(void **state)
@@ -305,6 +315,7 @@ int main(void)
         TEST(list_gives_images_only_when_asked_and_stops_when_told),
         TEST(a_listing_may_remove_what_it_is_shown),
         TEST(a_hit_writes_nothing_but_the_days_first_use),
+        TEST(a_last_use_in_the_future_comes_back_to_today),
         TEST(past_the_cap_the_least_recently_used_go),
         TEST(an_image_larger_than_the_cap_is_refused_and_evicts_nothing),
     };

@@ -53,8 +53,7 @@ static quern_status add_present(command_archs *archs)
         const qn_arch *arch = target_of(d.cc);
         if (arch) add(archs, arch);
     }
-    if (archs->count == 0) return qn_fail(QUERN_NO_DEVICE, "Quern has plans for none of the GPUs present");
-    return QUERN_OK;
+    return archs->count ? QUERN_OK : QUERN_NO_DEVICE; // the caller has the message
 }
 
 static void known_names(qn_text *names)
@@ -75,7 +74,7 @@ bool command_choose_archs(const char *list, command_archs *archs, int *exit_stat
     }
     qn_text names = QN_TEXT_INIT;
     known_names(&names);
-    *exit_status = command_usage("no GPU is present (%s): name architectures with --arch. Known: %s", quern_message(),
+    *exit_status = command_usage("no GPU was found ('quern doctor' says why): name architectures with --arch; known are %s",
                                  qn_text_string(&names));
     qn_text_fini(&names);
     return false;

@@ -53,4 +53,22 @@ CUdeviceptr bench_data_copy(const bench_data *data, size_t index); // of launch 
 // a time and takes the maximum
 quern_status bench_read(const bench *b, const bench_data *data, qn_timing *timing);
 
+// ---- parts of `bench runtime`; each adds its rows
+
+typedef struct runtime_case {
+    const char *spec_text;
+    quern_any_spec spec;
+    const struct qn_family *family;
+} runtime_case;
+
+table *bench_runtime_table(void); // measurement, median, p10, p90, unit
+void bench_runtime_add(table *t, const char *what, qn_timing timing, const char *unit);
+quern_status bench_lookup(const bench *b, const runtime_case *c, table *t);
+quern_status bench_launch(const bench *b, const runtime_case *c, table *t);
+// A new process for each sample, on this database, which has the spec's kernels.
+quern_status bench_first(const bench *b, const runtime_case *c, const char *db, table *t);
+// Compiles every kernel of a spec anew, with no database.
+table *bench_compile_table(void);
+quern_status bench_compile(const char *spec_text, const qn_arch *arch, table *t);
+
 #endif

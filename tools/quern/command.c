@@ -10,7 +10,7 @@
 
 #include "cache/store.h"
 
-static const char *command_name = ""; // the subcommand whose options were parsed, for "see quern NAME --help"
+static char command_name[64]; // "warm", "bench runtime": of the options that were parsed, for "See 'quern NAME --help'"
 
 // ---- messages
 
@@ -170,11 +170,18 @@ static void report_bad_option(int code, char **argv)
         command_usage("unknown option '%s'", is_long ? word : letter);
 }
 
+// The words of the usage after "quern " up to the command's own name.
+static void remember_name(const char *usage, const char *own)
+{
+    const char *words = usage + strlen("quern "), *found = strstr(words, own);
+    snprintf(command_name, sizeof command_name, "%.*s", found ? (int)(found - words + (ptrdiff_t)strlen(own)) : 0, words);
+}
+
 bool command_parse(const command_syntax *syntax, int *argc, char **argv, int *exit_status)
 {
     struct option longs[MAX_OPTIONS + 2];
     char shorts[2 * MAX_OPTIONS + 4];
-    command_name = argv[0];
+    remember_name(syntax->usage, argv[0]);
     *exit_status = COMMAND_USAGE;
     if (option_count(syntax->options) > MAX_OPTIONS) return false;
     build_getopt(syntax->options, longs, shorts);

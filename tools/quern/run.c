@@ -121,12 +121,13 @@ static quern_status run_model(run *r, quern *q)
 static quern_status run_auto(run *r, quern *q)
 {
     device d;
-    if (device_open(0, &d) == QUERN_OK) {
+    quern_status found = device_open(0, &d);
+    if (found == QUERN_OK) {
         quern_status status = run_gpu(r, q, &d);
         device_close(&d);
         return status;
     }
-    command_note("no GPU (%.*s): the host reference computes", (int)strcspn(quern_message(), "\n"), quern_message());
+    command_note("no GPU (%s): the host reference computes", quern_status_text(found));
     QN_TRY(run_reference(r));
     warm_for_later(r, q);
     return QUERN_OK;

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The second bodies of the files of common/ that hold instructions, but for device.cuh's: one line a file.
+#ifndef QN_MODEL_BODIES_H
+#define QN_MODEL_BODIES_H
+
+#include "copy.h"
+#include "matrix.h"
+#include "mbarrier.h"
+#include "mma.h"
+#include "tma.h"
+#include "warp.h"
+#include "wgmma.h"
+
+#endif

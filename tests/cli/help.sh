@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+# Help and version: on standard output, exit status 0; no command at all is usage.
+t quern
+t quern --help
+t quern --version
+for command in run warm cache show ops doctor bench; do
+    t quern "$command" --help >"$TMPDIR/help"
+    head -n 2 "$TMPDIR/help"
+    tail -n 1 "$TMPDIR/help"
+done
+t quern show -h
+t quern bench softmax_topk --help

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+# The main job with the host reference: outputs, words, optional tensors by their files, zero rows, expected files.
+spec='softmax_topk V=8 K=3 in=bf16'
+logits logits.npy
+printf 'id\ttext (JSON string)\n0\t"a"\n1\t" the"\n4\t"\\n"\n' >tokens.tsv
+
+t quern run "$spec" logits=logits.npy values=values.npy indices=indices.npy --device cpu --show 2 --top 2 --tokens tokens.tsv
+integers indices.npy
+
+# lse, temperature, token and their outputs come with their files.
+npy temperature.npy '<f4' False '(2,)' '\000\000\000\100\000\000\000\077'
+npy token.npy '<i4' False '(2,)' '\002\000\000\000\007\000\000\000'
+t quern run "$spec" --device=cpu logits=logits.npy temperature=temperature.npy lse=lse.npy token=token.npy \
+    token_rank=rank.npy token_value=token_value.npy
+integers rank.npy
+
+# 64-bit indices.
+t quern run "$spec index=i64" logits=logits.npy indices=wide.npy --device cpu
+integers wide.npy 8
+
+# No rows.
+npy empty.npy '<u2' False '(0, 8)' ''
+t quern run "$spec" logits=empty.npy values=none.npy indices=none_too.npy lse=nothing.npy --device cpu
+head -c 127 none.npy | tail -c +11 | tr -d ' '
+echo
+
+# Expected files: what agrees, what does not, a longer last axis, another shape.
+t quern run "$spec" logits=logits.npy --device cpu --expect indices=indices.npy,values=values.npy
+t quern run 'softmax_topk V=8 K=2 in=bf16' logits=logits.npy --device cpu --expect indices=indices.npy
+npy other.npy '<i4' False '(2, 3)' '\001\000\000\000\004\000\000\000\000\000\000\000\000\000\000\000\001\000\000\000\002\000\000\000'
+t quern run "$spec" logits=logits.npy --device cpu --expect indices=other.npy
+t quern run "$spec" logits=logits.npy --device cpu --expect indices=token.npy
+t quern run "$spec" logits=logits.npy --device cpu --expect logits=logits.npy
