@@ -74,8 +74,10 @@ void qn_put_uri(qn_text *uri, const char *file)
 
     qn_text_puts(uri, *file == '/' ? "file://" : "file:");
     for (; *file; file++) {
-        if (strchr(plain, *file)) qn_text_put(uri, file, 1);
-        else qn_text_putf(uri, "%%%02X", (unsigned)(unsigned char)*file);
+        if (strchr(plain, *file))
+            qn_text_put(uri, file, 1);
+        else
+            qn_text_putf(uri, "%%%02X", (unsigned)(unsigned char)*file);
     }
 }
 
@@ -104,7 +106,8 @@ quern_status qn_connect(const qn_sqlite *store, const char *file, bool writable,
         qn_text_fini(&uri);
         return qn_fail(QUERN_OUT_OF_MEMORY, "%s: no memory for its name", file);
     }
-    int code = sqlite3_open_v2(uri.bytes, &opened, flags | (writable ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY), NULL);
+    int code =
+        sqlite3_open_v2(uri.bytes, &opened, flags | (writable ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY), NULL);
     qn_text_fini(&uri);
     if (!code) code = settle(store, opened);
     if (!code) {

@@ -10,7 +10,10 @@
 
 enum { SECONDS_A_DAY = 24 * 60 * 60, MAX_DAMAGED = 8 };
 
-int64_t qn_now(void) { return (int64_t)time(NULL); }
+int64_t qn_now(void)
+{
+    return (int64_t)time(NULL);
+}
 
 // The n-th candidate of a hash, newest first. The inner query keeps the images out of the sorting.
 static int read_candidate(sqlite3 *db, const quern_record *wanted, const char *toolchain, int n, qn_row *row)
@@ -81,13 +84,15 @@ static quern_status find(qn_use *use, const quern_record *wanted, const char *to
         found = row->sound && is_wanted(wanted, toolchain, &row->record); // else damaged, or a collision of hashes
         if (!row->sound && count < MAX_DAMAGED) damaged[count++] = row->id;
     }
-    if (code != SQLITE_ROW && code != SQLITE_DONE) return qn_sqlite_fail(use->store, use->db, code, "looking up a kernel");
+    if (code != SQLITE_ROW && code != SQLITE_DONE)
+        return qn_sqlite_fail(use->store, use->db, code, "looking up a kernel");
     *dropped = drop_damaged(use, damaged, count);
     if (found) touch(use, row);
     return found ? QUERN_OK : QUERN_NOT_FOUND;
 }
 
-quern_status qn_sqlite_get(void *self, const quern_record *wanted, const char *toolchain, quern_record_fn found, void *user)
+quern_status qn_sqlite_get(void *self, const quern_record *wanted, const char *toolchain, quern_record_fn found,
+                           void *user)
 {
     qn_sqlite *store = self;
     qn_row row = {0};

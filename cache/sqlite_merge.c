@@ -75,7 +75,10 @@ static int merge_record(merging *to, const quern_record *record)
     return to->status != QUERN_OK;
 }
 
-static int merge_foreign(void *user, const quern_record *record) { return merge_record(user, record); }
+static int merge_foreign(void *user, const quern_record *record)
+{
+    return merge_record(user, record);
+}
 
 static int merge_row(void *user, const qn_row *row)
 {
@@ -94,7 +97,8 @@ quern_status qn_sqlite_import(quern_store *into, quern_store *from, int64_t *add
     if (source && qn_sqlite_same_file(to.into, source)) {
         return qn_fail(QUERN_BAD_ARGUMENT, "%s: a database cannot be imported into itself", source->file);
     }
-    quern_status status = source ? qn_walk(source, true, merge_row, &to) : from->list(from->self, 1, merge_foreign, &to);
+    quern_status status =
+        source ? qn_walk(source, true, merge_row, &to) : from->list(from->self, 1, merge_foreign, &to);
     quern_status end = end_batch(&to, SQLITE_OK); // the rows up to a failure of the source are good
     if (to.status) status = to.status;
     if (!status) status = end;

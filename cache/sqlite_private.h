@@ -97,7 +97,7 @@ int qn_begin_immediate(qn_use *use); // SQLITE_READONLY when the file has been s
 int qn_end_transaction(sqlite3 *db, int code);
 
 // ---- sqlite_row.c
-#define QN_ROW_HEAD                                                                                            \
+#define QN_ROW_HEAD                                                                                                    \
     "id,hash,key,toolchain,arch,entry,spec,kind,sum,regs,smem,lmem,compile_us,created,used,rowsum,length(image)"
 #define QN_ROW_ALL QN_ROW_HEAD ",image"
 
@@ -131,7 +131,8 @@ quern_status qn_check_record(const quern_record *record);
 int64_t qn_now(void);
 
 // ---- the callbacks of quern_store
-quern_status qn_sqlite_get(void *self, const quern_record *wanted, const char *toolchain, quern_record_fn found, void *user);
+quern_status qn_sqlite_get(void *self, const quern_record *wanted, const char *toolchain, quern_record_fn found,
+                           void *user);
 quern_status qn_sqlite_put(void *self, const quern_record *record);
 quern_status qn_sqlite_list(void *self, int with_images, quern_record_fn each, void *user);
 quern_status qn_sqlite_remove(void *self, const quern_record *record);

@@ -86,7 +86,8 @@ quern_status qn_check_record(const quern_record *record)
     if (!record->key || !record->toolchain || !record->arch || !record->entry || !record->image) {
         return qn_fail(QUERN_MISSING_ARGUMENT, "a record needs key, toolchain, arch, entry and image");
     }
-    if (!record->key_bytes || !record->image_bytes || record->key_bytes > INT32_MAX || record->image_bytes > INT32_MAX) {
+    if (!record->key_bytes || !record->image_bytes || record->key_bytes > INT32_MAX ||
+        record->image_bytes > INT32_MAX) {
         return qn_fail(QUERN_BAD_ARGUMENT, "a record's key has %zu bytes, its image %zu: 1 … %d are allowed",
                        record->key_bytes, record->image_bytes, INT32_MAX);
     }
@@ -120,8 +121,8 @@ static int look_for_entry(sqlite3 *db, const quern_record *record, bool *stays)
 static int bind_record(sqlite3_stmt *statement, const quern_record *record, const qn_hash *rowsum)
 {
     const char *texts[] = {record->toolchain, record->arch, record->entry, record->spec};
-    const int64_t numbers[] = {record->registers, record->shared_bytes, record->local_bytes, record->compile_us,
-                               record->created,   record->used};
+    const int64_t numbers[] = {record->registers,  record->shared_bytes, record->local_bytes,
+                               record->compile_us, record->created,      record->used};
     int code = sqlite3_bind_blob(statement, 1, record->hash, sizeof record->hash, SQLITE_STATIC);
 
     if (!code) code = sqlite3_bind_blob(statement, 2, record->key, (int)record->key_bytes, SQLITE_STATIC);

@@ -71,8 +71,8 @@ static bool copy_blocks(sqlite3 *db, int to, const unsigned char *first_page)
     sqlite3_file *file = NULL;
     sqlite3_int64 size = 0;
     char *block = malloc(BLOCK_BYTES);
-    bool done = block && !sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &file) && file && file->pMethods &&
-                !file->pMethods->xFileSize(file, &size);
+    bool done = block && !sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &file) && file &&
+                file->pMethods && !file->pMethods->xFileSize(file, &size);
 
     for (sqlite3_int64 at = 0; done && at < size; at += BLOCK_BYTES) {
         int count = size - at < BLOCK_BYTES ? (int)(size - at) : BLOCK_BYTES;
@@ -97,8 +97,9 @@ static quern_status copy_to(const qn_sqlite *store, sqlite3 *db, const char *nam
     errno = 0;
     if (fchmod(fd, 0600) || !copy_blocks(db, fd, first_page) || fsync(fd)) {
         bool full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
-        status = qn_fail(full ? QUERN_STORE_FULL : QUERN_FILE_ERROR, "%s: copying it to '%s' failed: %s; it was left as it is",
-                         store->file, name, strerror(errno ? errno : EIO));
+        status = qn_fail(full ? QUERN_STORE_FULL : QUERN_FILE_ERROR,
+                         "%s: copying it to '%s' failed: %s; it was left as it is", store->file, name,
+                         strerror(errno ? errno : EIO));
     }
     close(fd);
     if (status) unlink(name);
@@ -151,8 +152,10 @@ static quern_status save_row(saving *to, const qn_row *row)
     QN_TRY(qn_use_begin(to->into, &use));
     int code = qn_begin_immediate(&use);
     if (!code) code = qn_end_transaction(use.db, qn_put_row(&use, &row->record, &added));
-    if (code) status = qn_sqlite_fail(to->into, use.db, code, "saving a row");
-    else to->saved += added;
+    if (code)
+        status = qn_sqlite_fail(to->into, use.db, code, "saving a row");
+    else
+        to->saved += added;
     qn_use_end(&use);
     return status;
 }
@@ -207,7 +210,8 @@ static quern_status diagnose(const qn_sqlite *store, sqlite3 *db, bool *damaged)
     if (status == QUERN_STORE_CORRUPT) return QUERN_OK;
     if (status) return status;
     code = qn_query_int(db, "SELECT integrity_check='ok' FROM pragma_integrity_check(1)", &ok);
-    if (code && qn_sqlite_status(db, code) != QUERN_STORE_CORRUPT) return qn_sqlite_fail(store, db, code, "checking it");
+    if (code && qn_sqlite_status(db, code) != QUERN_STORE_CORRUPT)
+        return qn_sqlite_fail(store, db, code, "checking it");
     *damaged = code || !ok;
     return QUERN_OK;
 }
@@ -219,7 +223,8 @@ static quern_status make_first_page(const qn_sqlite *store, sqlite3 *empty, cons
 
     if (stat(copy, &found)) return qn_fail(QUERN_FILE_ERROR, "'%s': %s", copy, strerror(errno));
     if (!qn_read_raw(empty, page, QN_SCHEMA_PAGE_BYTES, 0)) {
-        return qn_fail(QUERN_STORE_IO, "%s: its first page could not be read; what was in it is in '%s'", store->file, copy);
+        return qn_fail(QUERN_STORE_IO, "%s: its first page could not be read; what was in it is in '%s'", store->file,
+                       copy);
     }
     uint32_t pages = (uint32_t)(found.st_size / QN_SCHEMA_PAGE_BYTES);
     for (int i = 0; i < 4; i++) page[AT_PAGE_COUNT + i] = (unsigned char)(pages >> (24 - 8 * i));

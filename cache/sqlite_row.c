@@ -10,8 +10,24 @@
 
 // In the order of QN_ROW_HEAD.
 enum {
-    AT_ID, AT_HASH, AT_KEY, AT_TOOLCHAIN, AT_ARCH, AT_ENTRY, AT_SPEC, AT_KIND, AT_SUM, AT_REGS, AT_SMEM, AT_LMEM,
-    AT_COMPILE_US, AT_CREATED, AT_USED, AT_ROWSUM, AT_IMAGE_BYTES, AT_IMAGE
+    AT_ID,
+    AT_HASH,
+    AT_KEY,
+    AT_TOOLCHAIN,
+    AT_ARCH,
+    AT_ENTRY,
+    AT_SPEC,
+    AT_KIND,
+    AT_SUM,
+    AT_REGS,
+    AT_SMEM,
+    AT_LMEM,
+    AT_COMPILE_US,
+    AT_CREATED,
+    AT_USED,
+    AT_ROWSUM,
+    AT_IMAGE_BYTES,
+    AT_IMAGE
 };
 
 quern_status qn_row_sum(const quern_record *record, qn_hash *sum)
@@ -153,4 +169,7 @@ int qn_row_read(qn_row *row, sqlite3_stmt *statement)
     return SQLITE_OK;
 }
 
-void qn_row_fini(qn_row *row) { qn_text_fini(&row->bytes); }
+void qn_row_fini(qn_row *row)
+{
+    qn_text_fini(&row->bytes);
+}

@@ -106,7 +106,8 @@ quern_status qn_sqlite_seal(quern_store *store)
     QN_TRY(qn_sqlite_verify(store, NULL, NULL, &report));
     int64_t bad = report.bad_key + report.bad_sum + report.bad_image;
     if (bad || !report.structure_ok) {
-        return qn_fail(QUERN_STORE_CORRUPT, "%s: is not sealed: %lld of %lld rows are damaged%s; 'quern cache prune' "
+        return qn_fail(QUERN_STORE_CORRUPT,
+                       "%s: is not sealed: %lld of %lld rows are damaged%s; 'quern cache prune' "
                        "removes damaged rows, 'quern cache repair' mends the file",
                        self->file, (long long)bad, (long long)report.entries,
                        report.structure_ok ? "" : " and so is the file's structure");

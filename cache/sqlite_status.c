@@ -6,59 +6,94 @@
 #include <errno.h>
 #include <string.h>
 
-static bool no_room(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
+static bool no_room(int error)
+{
+    return error == ENOSPC || error == EDQUOT || error == EFBIG;
+}
 
-static bool no_permission(int error) { return error == EACCES || error == EPERM || error == EROFS; }
+static bool no_permission(int error)
+{
+    return error == EACCES || error == EPERM || error == EROFS;
+}
+
+// The system's error behind SQLite's. The connection does not know it of a COMMIT that failed; the file does.
+static int system_error(sqlite3 *db)
+{
+    int error = db ? sqlite3_system_errno(db) : 0;
+
+    if (db && !error) sqlite3_file_control(db, "main", SQLITE_FCNTL_LAST_ERRNO, &error);
+    return error;
+}
 
 quern_status qn_sqlite_status(sqlite3 *db, int code)
 {
-    int error = db ? sqlite3_system_errno(db) : 0;
+    int error = system_error(db);
 
     switch (code & 0xff) {
     case SQLITE_OK:
     case SQLITE_ROW:
-    case SQLITE_DONE: return QUERN_OK;
+    case SQLITE_DONE:
+        return QUERN_OK;
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-    case SQLITE_PROTOCOL: return QUERN_STORE_BUSY;
-    case SQLITE_FULL: return QUERN_STORE_FULL;
+    case SQLITE_PROTOCOL:
+        return QUERN_STORE_BUSY;
+    case SQLITE_FULL:
+        return QUERN_STORE_FULL;
     case SQLITE_READONLY:
-    case SQLITE_PERM: return QUERN_STORE_READ_ONLY;
+    case SQLITE_PERM:
+        return QUERN_STORE_READ_ONLY;
     case SQLITE_CORRUPT:
     case SQLITE_SCHEMA:
     case SQLITE_MISMATCH:
-    case SQLITE_ERROR: return QUERN_STORE_CORRUPT; // our SQL is right: the tables are not what they were
-    case SQLITE_NOTADB: return QUERN_STORE_FOREIGN;
-    case SQLITE_NOMEM: return QUERN_OUT_OF_MEMORY;
-    case SQLITE_CONSTRAINT: return QUERN_BAD_ARGUMENT;
-    case SQLITE_TOOBIG: return QUERN_STORE_FULL;
-    case SQLITE_CANTOPEN: return no_permission(error) ? QUERN_STORE_READ_ONLY : QUERN_STORE_OPEN;
+    case SQLITE_ERROR:
+        return QUERN_STORE_CORRUPT; // our SQL is right: the tables are not what they were
+    case SQLITE_NOTADB:
+        return QUERN_STORE_FOREIGN;
+    case SQLITE_NOMEM:
+        return QUERN_OUT_OF_MEMORY;
+    case SQLITE_CONSTRAINT:
+        return QUERN_BAD_ARGUMENT;
+    case SQLITE_TOOBIG:
+        return QUERN_STORE_FULL;
+    case SQLITE_CANTOPEN:
+        return no_permission(error) ? QUERN_STORE_READ_ONLY : QUERN_STORE_OPEN;
     case SQLITE_IOERR:
         if (code == SQLITE_IOERR_NOMEM) return QUERN_OUT_OF_MEMORY;
         return no_room(error) ? QUERN_STORE_FULL : QUERN_STORE_IO;
-    default: return QUERN_STORE_IO;
+    default:
+        return QUERN_STORE_IO;
     }
 }
 
 static const char *way_out(quern_status status)
 {
     switch (status) {
-    case QUERN_STORE_BUSY: return "another process holds it; wait, or raise the busy timeout";
-    case QUERN_STORE_FULL: return "free space on the disk, raise the file size limit, or lower the cap";
-    case QUERN_STORE_READ_ONLY: return "make the file and its directory writable, or choose another database";
-    case QUERN_STORE_CORRUPT: return "'quern cache repair' sets it aside and saves what can be read";
-    case QUERN_STORE_FOREIGN: return "choose another file name";
-    case QUERN_STORE_OPEN: return "check the path, its permissions and the limit of open files";
-    case QUERN_STORE_IO: return "check the disk and its file system";
-    case QUERN_BAD_ARGUMENT: return "a record's fields are of wrong type or size";
-    default: return "nothing was changed";
+    case QUERN_STORE_BUSY:
+        return "another process holds it; wait, or raise the busy timeout";
+    case QUERN_STORE_FULL:
+        return "free space on the disk, raise the file size limit, or lower the cap";
+    case QUERN_STORE_READ_ONLY:
+        return "make the file and its directory writable, or choose another database";
+    case QUERN_STORE_CORRUPT:
+        return "'quern cache repair' sets it aside and saves what can be read";
+    case QUERN_STORE_FOREIGN:
+        return "choose another file name";
+    case QUERN_STORE_OPEN:
+        return "check the path, its permissions and the limit of open files";
+    case QUERN_STORE_IO:
+        return "check the disk and its file system";
+    case QUERN_BAD_ARGUMENT:
+        return "a record's fields are of wrong type or size";
+    default:
+        return "nothing was changed";
     }
 }
 
 quern_status qn_sqlite_fail(const qn_sqlite *store, sqlite3 *db, int code, const char *doing)
 {
     quern_status status = qn_sqlite_status(db, code);
-    int error = db ? sqlite3_system_errno(db) : 0;
+    int error = system_error(db);
     bool with_error = (code & 0xff) == SQLITE_CANTOPEN || (code & 0xff) == SQLITE_IOERR;
 
     // A rollback may have come between: the connection's message counts only while it is about this code.
@@ -82,7 +117,10 @@ int qn_prepare(sqlite3 *db, const char *sql, sqlite3_stmt **statement)
     return sqlite3_prepare_v2(db, sql, -1, statement, NULL);
 }
 
-int qn_exec(sqlite3 *db, const char *sql) { return sqlite3_exec(db, sql, NULL, NULL, NULL); }
+int qn_exec(sqlite3 *db, const char *sql)
+{
+    return sqlite3_exec(db, sql, NULL, NULL, NULL);
+}
 
 int qn_query_int(sqlite3 *db, const char *sql, int64_t *value)
 {

@@ -168,7 +168,10 @@ quern_status qn_sqlite_open(const qn_sqlite_options *options, quern_store *out)
     return QUERN_OK;
 }
 
-qn_sqlite *qn_sqlite_of(quern_store *store) { return store->get == qn_sqlite_get ? store->self : NULL; }
+qn_sqlite *qn_sqlite_of(quern_store *store)
+{
+    return store->get == qn_sqlite_get ? store->self : NULL;
+}
 
 void qn_sqlite_close(quern_store *store)
 {

@@ -54,10 +54,17 @@ static int verify_row(void *user, const qn_row *row)
 
     to->report.entries++;
     switch (qn_row_fault(row)) {
-    case QN_FAULT_NONE: return 0;
-    case QN_FAULT_KEY: to->report.bad_key++; break;
-    case QN_FAULT_SUM: to->report.bad_sum++; break;
-    case QN_FAULT_IMAGE: to->report.bad_image++; break;
+    case QN_FAULT_NONE:
+        return 0;
+    case QN_FAULT_KEY:
+        to->report.bad_key++;
+        break;
+    case QN_FAULT_SUM:
+        to->report.bad_sum++;
+        break;
+    case QN_FAULT_IMAGE:
+        to->report.bad_image++;
+        break;
     }
     return to->each ? to->each(to->user, &row->record) : 0;
 }
@@ -69,8 +76,10 @@ quern_status qn_sqlite_verify(quern_store *store, quern_record_fn each, void *us
 
     QN_TRY(check_structure(self, &to.report.structure_ok));
     quern_status status = qn_walk(self, true, verify_row, &to);
-    if (status == QUERN_STORE_CORRUPT) to.report.structure_ok = false;
-    else if (status) return status;
+    if (status == QUERN_STORE_CORRUPT)
+        to.report.structure_ok = false;
+    else if (status)
+        return status;
     *report = to.report;
     return QUERN_OK;
 }

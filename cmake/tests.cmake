@@ -7,11 +7,14 @@ else()
   find_library(QUERN_CMOCKA_LIBRARY NAMES cmocka REQUIRED)
 endif()
 file(GLOB QUERN_SUPPORT_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tests/support/*.c)
-# npy.c: tests read the .npy files of tests/data as the command does.
-add_library(quern_test_support STATIC ${QUERN_SUPPORT_SOURCES} ${CMAKE_CURRENT_SOURCE_DIR}/tools/quern/npy.c)
+# npy.c: tests read the .npy files of tests/data as the command does. model*.c: tests/simt runs kernels on the model.
+file(GLOB QUERN_MODEL_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tools/quern/model*.c)
+add_library(quern_test_support STATIC ${QUERN_SUPPORT_SOURCES} ${CMAKE_CURRENT_SOURCE_DIR}/tools/quern/npy.c
+  ${QUERN_MODEL_SOURCES})
 set_target_properties(quern_test_support PROPERTIES C_STANDARD 11)
 target_link_libraries(quern_test_support PUBLIC quern_internal ${QUERN_CMOCKA_LIBRARY})
-target_include_directories(quern_test_support PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/tests SYSTEM PUBLIC ${QUERN_CMOCKA_INCLUDE})
+target_include_directories(quern_test_support PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/tests
+  ${CMAKE_CURRENT_SOURCE_DIR}/tools SYSTEM PUBLIC ${QUERN_CMOCKA_INCLUDE})
 
 foreach(label unit gpu simt fault)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tests/${label}/*_test.c)
@@ -28,10 +31,10 @@ endforeach()
 
 # The command line: scripts beside their expected output (tests/cli). The installed package: tests/embed.
 if(QUERN_BUILD_TOOLS)
-  file(GLOB scripts CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tests/cli/cases/*.sh)
-  foreach(script ${scripts})
-    get_filename_component(name ${script} NAME_WE)
-    add_test(NAME cli/${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tests/cli/run.sh $<TARGET_FILE:quern_command> ${script})
+  file(GLOB transcripts CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tests/cli/*.expected)
+  foreach(transcript ${transcripts})
+    get_filename_component(name ${transcript} NAME_WE)
+    add_test(NAME cli/${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tests/cli/run.sh $<TARGET_FILE:quern_command> ${name})
     set_tests_properties(cli/${name} PROPERTIES LABELS unit TIMEOUT 300)
   endforeach()
 endif()

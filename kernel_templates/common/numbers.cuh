@@ -22,6 +22,3 @@ QN_DEVICE float exp_accurate(float x)
     float power = ex2(high);
     return is_finite(high) ? fmaf(power, low * kLn2, power) : power;
 }
-
-constexpr u32 round_up(u32 x, u32 multiple) { return (x + multiple - 1) / multiple * multiple; }
-constexpr u32 divide_up(u32 x, u32 by) { return (x + by - 1) / by; }

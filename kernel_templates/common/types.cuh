@@ -17,7 +17,7 @@ static_assert(sizeof(u32) == 4 && sizeof(u64) == 8 && sizeof(i64) == 8, "widths 
 #define QN_DEVICE __device__ __forceinline__
 #define QN_NOINLINE static __device__ __noinline__
 #else
-#define QN_DEVICE static inline
+#define QN_DEVICE inline
 #define QN_NOINLINE __attribute__((noinline)) static
 #endif
 

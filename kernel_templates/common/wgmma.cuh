@@ -61,6 +61,10 @@ template <int Count> QN_DEVICE void wgmma_fence_operand(u32 (&d)[Count])
 {
     for (int i = 0; i < Count; i++) asm volatile("" : "+r"(d[i])::"memory");
 }
+template <int Count> QN_DEVICE void wgmma_fence_operand(i32 (&d)[Count])
+{
+    for (int i = 0; i < Count; i++) asm volatile("" : "+r"(d[i])::"memory");
+}
 
 // wgmma.mma_async.sync.aligned.m64nNk16.<D>.<A>.<B>, A from shared memory or from 4 registers. TransA, TransB: 1 for
 // MN-major; ScaleA, ScaleB: 1, or -1 to negate. sm_90a

@@ -3,12 +3,13 @@
 #ifndef QN_MODEL_BODIES_H
 #define QN_MODEL_BODIES_H
 
+#include "address.h"
 #include "copy.h"
+#include "elect.h"
 #include "matrix.h"
 #include "mbarrier.h"
 #include "mma.h"
 #include "tma.h"
-#include "warp.h"
 #include "wgmma.h"
 
 #endif

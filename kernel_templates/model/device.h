@@ -28,11 +28,10 @@ static inline float half_value(unsigned short h)
 }
 static inline float bf16_value(unsigned h) { return unbits<float>((h & 0xFFFFu) << 16); }
 
-// The larger of two 16-bit floats as they are stored: a NaN loses, both NaN give the canonical one, -0 is below +0.
+// The larger of two 16-bit floats as they are stored: either NaN gives the canonical one, -0 is below +0.
 static inline unsigned larger(unsigned a, unsigned b, unsigned infinity)
 {
-    bool nan_a = (a & 0x7FFF) > infinity, nan_b = (b & 0x7FFF) > infinity;
-    if (nan_a || nan_b) return nan_a && nan_b ? 0x7FFF : nan_a ? b : a;
+    if ((a & 0x7FFF) > infinity || (b & 0x7FFF) > infinity) return 0x7FFF;
     int order_a = a & 0x8000 ? -(int)(a & 0x7FFF) - 1 : (int)a, order_b = b & 0x8000 ? -(int)(b & 0x7FFF) - 1 : (int)b;
     return order_a >= order_b ? a : b;
 }
@@ -61,18 +60,23 @@ static inline unsigned u32_saturated(float x)
 }
 static inline float f32_from_f16(unsigned short bits) { return qm::half_value(bits); }
 
+static inline float max_or_nan(float a, float b)
+{
+    return a != a || b != b ? qm::unbits<float>(0x7FFFFFFF) : qm::max_f32(a, b);
+}
+
 // ---- pairs of 16-bit floats
 
-static inline unsigned max_bf16x2(unsigned a, unsigned b) { return qm::larger_pair(a, b, 0x7F80); }
-static inline unsigned max_f16x2(unsigned a, unsigned b) { return qm::larger_pair(a, b, 0x7C00); }
-static inline bool either_ge_bf16x2(unsigned a, unsigned b)
+static inline unsigned max_or_nan_bf16x2(unsigned a, unsigned b) { return qm::larger_pair(a, b, 0x7F80); }
+static inline unsigned max_or_nan_f16x2(unsigned a, unsigned b) { return qm::larger_pair(a, b, 0x7C00); }
+static inline bool either_not_less_bf16x2(unsigned a, unsigned b)
 {
-    return qm::bf16_value(a) >= qm::bf16_value(b) || qm::bf16_value(a >> 16) >= qm::bf16_value(b >> 16);
+    return !(qm::bf16_value(a) < qm::bf16_value(b)) || !(qm::bf16_value(a >> 16) < qm::bf16_value(b >> 16));
 }
-static inline bool either_ge_f16x2(unsigned a, unsigned b)
+static inline bool either_not_less_f16x2(unsigned a, unsigned b)
 {
-    return qm::half_value((unsigned short)a) >= qm::half_value((unsigned short)b) ||
-           qm::half_value((unsigned short)(a >> 16)) >= qm::half_value((unsigned short)(b >> 16));
+    return !(qm::half_value((unsigned short)a) < qm::half_value((unsigned short)b)) ||
+           !(qm::half_value((unsigned short)(a >> 16)) < qm::half_value((unsigned short)(b >> 16)));
 }
 
 // ---- memory

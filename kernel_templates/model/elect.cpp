@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // elect.sync: the manual leaves open which lane of a mask it is, but not that it is always the same one: drawn by the
 // seed and the mask.
-#include "warp.h"
+#include "elect.h"
 
 namespace qm {
 

@@ -4,16 +4,17 @@
 // The tile is dense, dimension 0 fastest; a byte's place is then moved by the swizzle, which acts on the shared-memory
 // address. Outside the tensor loads give the fill value and stores write nothing.
 #include "tma.h"
+
+#include "tensor_map.h"
 #include "copy.h"
 
 namespace qm {
 namespace {
 
 constexpr int kSize[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4}; // bytes of the types that are modelled, 0 … 12
-constexpr int kTf32 = 11, kTf32Ftz = 12;
 
 struct Tile {
-    MapRecord map;
+    qm_tensor_map map;
     int start[5];
     u32 count[5]; // elements of the tile by dimension
     int size;     // bytes of an element
@@ -62,7 +63,7 @@ u32 tf32_rounded(u32 b)
 // Calls visit(dense offset, address of the tensor's element or 0 outside, elements) for each row of the tile.
 template <class Visit> void each_row(const Tile &tile, Visit visit)
 {
-    const MapRecord &m = tile.map;
+    const qm_tensor_map &m = tile.map;
     u32 at[5] = {0, 0, 0, 0, 0};
     for (u32 row = 0; row * tile.count[0] * tile.size < tile.bytes; row++) {
         u64 address = m.address;
@@ -95,7 +96,7 @@ void *device(u64 address)
 
 void land_load(Tile &tile)
 {
-    bool round = tile.map.type == kTf32 || tile.map.type == kTf32Ftz;
+    bool round = tile.map.type == QM_TENSOR_TF32 || tile.map.type == QM_TENSOR_TF32_FTZ;
     u32 row_bytes = tile.count[0] * tile.size;
     u8 row[256 * 8];
     each_row(tile, [&](u32 dense, u64 address, bool inside) {
@@ -134,12 +135,12 @@ void land_store(Tile &tile)
     staging_give_back(tile.staged);
 }
 
-MapRecord map_of(const void *map, Place at)
+qm_tensor_map map_of(const void *map, Place at)
 {
-    MapRecord record;
+    qm_tensor_map record;
     if (reinterpret_cast<uintptr_t>(map) % 64) fail(at, "the tensor map %p is not aligned to 64 bytes", map);
     memcpy(&record, map, sizeof record);
-    if (record.mark != kMapMark) fail(at, "there is no tensor map at %p (made by qm_tensor_map_encode_tiled)", map);
+    if (record.mark != QM_TENSOR_MAP_MARK) fail(at, "there is no tensor map at %p (made by qm_tensor_map_encode_tiled)", map);
     return record;
 }
 
@@ -148,9 +149,9 @@ Tile tile_of(const void *map, const void *shared, int dims, const int *coordinat
     need_arch(90, 0, false, at);
     Tile tile = {};
     tile.map = map_of(map, at);
-    const MapRecord &m = tile.map;
+    const qm_tensor_map &m = tile.map;
     if (m.rank != dims) fail(at, "the tensor map has %d dimensions", m.rank);
-    if (m.type > kTf32Ftz) fail(at, "packed types (%d) are not modelled", m.type);
+    if (m.type >= QM_TENSOR_PACKED) fail(at, "packed types (%d) are not modelled", m.type);
     if (m.interleave) fail(at, "interleaved layouts (%d) are not modelled", m.interleave);
     if (m.swizzle > 3) need_arch(100, 0, false, at);
     tile.size = kSize[m.type];

@@ -1,24 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model's bodies of common/tma.cuh. The work is in tma.cpp; maps are made by tensor_map.cpp.
+// The model's bodies of common/tma.cuh. The work is in tma.cpp; maps are made by tensor_map.h.
 //
 // TensorMap itself is declared by common/tma.cuh: the bodies are templates, so that they fit whichever comes first.
 #pragma once
 #include "engine.h"
 
 namespace qm {
-
-// What tensor_map.cpp writes and tma.cpp reads: the 128 bytes of a map.
-struct MapRecord {
-    u64 mark; // kMapMark: everything else is not a map of this model
-    u64 address;
-    u64 stride[4];      // bytes, of dimensions 1 …
-    u32 dim_less_1[5];  // elements
-    u16 box[5];         // elements, before the element strides
-    u8 step[5];
-    u8 type, rank, interleave, swizzle, fill;
-};
-static_assert(sizeof(MapRecord) <= 128, "a tensor map has 128 bytes");
-constexpr u64 kMapMark = 0x70616D726F736E74ull;
 
 // ranks: the CTAs of the cluster that get the tile; 0 means the own one.
 void tensor_load(void *to, const void *map, void *bar, u32 ranks, int dims, const int *coordinates, Place at);

@@ -41,6 +41,7 @@ template <int Pending> static inline void wgmma_wait_group(QM_HERE)
 }
 template <int Count> static inline void wgmma_fence_operand(float (&)[Count]) {}
 template <int Count> static inline void wgmma_fence_operand(unsigned (&)[Count]) {}
+template <int Count> static inline void wgmma_fence_operand(int (&)[Count]) {}
 
 // 16-bit inputs: transposes are allowed.
 #define QM_WGMMA_16(name, T, per, A, B, S)                                                                             \

@@ -13,7 +13,7 @@
 
 #include "softmax.cuh"
 
-constexpr u32 exact_bins(u32 words)
+QN_DEVICE constexpr u32 exact_bins(u32 words)
 {
     u32 bins = 1024;
     while (bins * 2 <= words && bins < 8192) bins *= 2;

@@ -195,15 +195,9 @@ QN_DEVICE float winners_sum(const u64 *winner, float max, float temperature, flo
     return block_sum(sum, scratch);
 }
 
-// All of a row's outputs, from its winners in order; sum is over all V, before: how many elements are before the token.
-QN_DEVICE void store_row(const softmax_topk_params &p, i64 row, const u64 *winner, float sum, u32 before, float *scratch)
+// What a row has once, by the thread that calls it: log-sum-exp, the token.
+QN_DEVICE void store_once(const softmax_topk_params &p, i64 row, const Softmax &whole, u32 before)
 {
-    const float max = key_value(candidate_key(winner[0])), temperature = row_temperature(p, row);
-    const Softmax whole = softmax_of(max, temperature, sum);
-    Softmax kept = whole;
-    if constexpr (kTopkNorm) kept = softmax_of(max, temperature, winners_sum(winner, max, temperature, scratch));
-    for (u32 rank = thread_index(); rank < kK; rank += THREADS) store_winner(p, row, kept, rank, winner[rank]);
-    if (thread_index() != 0) return;
     if constexpr (LSE) p.lse[row] = softmax_lse(whole);
     if constexpr (TOKEN) {
         const i32 token = p.token[row];
@@ -212,4 +206,15 @@ QN_DEVICE void store_row(const softmax_topk_params &p, i64 row, const u64 *winne
         p.token_value[row] =
             exists ? softmax_log_probability(whole, Element::value(row_raw(p, row, (u32)token))) : not_a_number();
     }
+}
+
+// All of a row's outputs, from its winners in order; sum is over all V, before: how many elements are before the token.
+QN_DEVICE void store_row(const softmax_topk_params &p, i64 row, const u64 *winner, float sum, u32 before, float *scratch)
+{
+    const float max = key_value(candidate_key(winner[0])), temperature = row_temperature(p, row);
+    const Softmax whole = softmax_of(max, temperature, sum);
+    Softmax kept = whole;
+    if constexpr (kTopkNorm) kept = softmax_of(max, temperature, winners_sum(winner, max, temperature, scratch));
+    for (u32 rank = thread_index(); rank < kK; rank += THREADS) store_winner(p, row, kept, rank, winner[rank]);
+    if (thread_index() == 0) store_once(p, row, whole, before);
 }

@@ -10,10 +10,8 @@
 // the winners among them lie before the cut or the count shows it.
 #pragma once
 
-#include "softmax.cuh"
+#include "keybins.cuh"
 
-constexpr u32 kSampleBins = 1024;
-constexpr u32 kSampleWords = kSampleBins + kSampleBins / 32; // a word of padding after 32, for the scan's banks
 constexpr u32 kPiece = 16;
 
 struct Threshold {
@@ -25,8 +23,6 @@ struct Threshold {
 };
 
 enum { kFoundBin, kFoundBefore, kFoundCount, kFoundSpare, kFoundLargest, kFoundSmallest, kFoundWords };
-
-QN_DEVICE u32 sample_slot(u32 bin) { return bin + bin / 32; }
 
 QN_DEVICE u32 sample_vector(u32 i, u32 begin, u32 vectors)
 {
@@ -53,26 +49,13 @@ QN_DEVICE u32 sample_floor(const u32 *keys, u32 mine, u32 vectors)
     return floor;
 }
 
-// Warp 0: the bin that holds the RANK-th of `bins`, and the far end of the one that holds the 2 * RANK-th.
-QN_DEVICE void sample_scan(const u32 *bins, u32 *found)
+// Warp 0: the bin that holds the RANK-th of the sampled maxima, and where the 2 * RANK-th lies.
+QN_DEVICE void sample_search(const u32 *bins, u32 *found)
 {
-    constexpr u32 kEach = kSampleBins / kWarp;
-    const u32 first = lane_index() * kEach;
-    u32 sum = 0;
-#pragma unroll
-    for (u32 i = 0; i < kEach; i++) sum += bins[sample_slot(first + i)];
-    const u32 until = warp_inclusive_sum(sum);
-    const u32 wanted[2] = {RANK, 2 * RANK};
-    for (int k = 0; k < 2; k++) {
-        u32 before = until - sum, bin = first;
-        if (before >= wanted[k] || until < wanted[k]) continue;
-        while (before + bins[sample_slot(bin)] < wanted[k]) before += bins[sample_slot(bin++)];
-        if (k == 1) {
-            found[kFoundSpare] = bin + 1;
-        } else {
-            found[kFoundBin] = bin, found[kFoundBefore] = before, found[kFoundCount] = bins[sample_slot(bin)];
-        }
-    }
+    const FoundBin at = key_bins_find(bins, RANK), spare = key_bins_find(bins, 2 * RANK);
+    if (lane_index() != 0) return;
+    found[kFoundBin] = at.bin, found[kFoundBefore] = at.before, found[kFoundCount] = at.count;
+    found[kFoundSpare] = spare.count ? spare.bin + 1 : 0;
 }
 
 // Last vector in which elements of the tied key are taken: tied_before of the sampled maxima are larger, `tied` equal.
@@ -85,7 +68,7 @@ QN_DEVICE u32 sample_cut(u32 begin, u32 vectors, u32 larger, u32 tied)
     return begin + u32_saturated(fminf(taken, (float)vectors));
 }
 
-// bins: kSampleWords words, 0 before and after; edges: 2 * kWarps words; found: kFoundWords words, 0 before.
+// bins: kKeyBinWords words, 0 before and after; edges: 2 * kWarps words; found: kFoundWords words, 0 before.
 // The vectors are [begin, end) of the row. The same in every thread.
 QN_DEVICE Threshold sample_threshold(const Row &row, u32 begin, u32 end, u32 *bins, u32 *edges, u32 *found)
 {
@@ -104,16 +87,16 @@ QN_DEVICE Threshold sample_threshold(const Row &row, u32 begin, u32 end, u32 *bi
     const u32 largest = warp_max(edges[lane_index() % kWarps]);
     if constexpr (RANK == 0) return Threshold{0, 0, end, 0, largest};
     const u32 smallest = max(1u, warp_min(edges[kWarps + lane_index() % kWarps]));
-    const u32 shift = (u32)max(0, 22 - __clz(largest - smallest)); // brings distances below 1024 = kSampleBins
+    const u32 shift = key_bin_shift(largest - smallest);
 #pragma unroll
     for (u32 i = 0; i < SAMPLE; i++)
-        if (keys[i] >= smallest) atomicAdd(&bins[sample_slot((largest - keys[i]) >> shift)], 1u);
+        if (keys[i] >= smallest) atomicAdd(&bins[key_bin_word((largest - keys[i]) >> shift)], 1u);
     __syncthreads();
-    if (warp_index() == 0) sample_scan(bins, found);
+    if (warp_index() == 0) sample_search(bins, found);
     __syncthreads();
     const u32 bin = found[kFoundBin], count = found[kFoundCount];
-    const u32 spare = min(largest - 1, (found[kFoundSpare] << shift) - 1); // a distance
-    for (u32 i = thread_index(); i < kSampleWords; i += THREADS) bins[i] = 0;
+    const u32 spare = found[kFoundSpare] ? min(largest - 1, key_bin_far_edge(found[kFoundSpare] - 1, shift)) : largest;
+    for (u32 i = thread_index(); i < kKeyBinWords; i += THREADS) bins[i] = 0;
 #pragma unroll
     for (u32 i = 0; i < SAMPLE; i++) { // the keys in the bin, at both ends
         if (keys[i] < smallest || (largest - keys[i]) >> shift != bin) continue;
@@ -121,7 +104,7 @@ QN_DEVICE Threshold sample_threshold(const Row &row, u32 begin, u32 end, u32 *bi
         atomicMax(&found[kFoundSmallest], ~keys[i]);
     }
     __syncthreads();
-    Threshold t = {~found[kFoundSmallest], 0, end, found[kFoundSpare] ? largest - spare : 0, largest};
+    Threshold t = {~found[kFoundSmallest], 0, end, largest - spare, largest};
     t.high = t.low + 1;
     if (t.low == found[kFoundLargest] && count >= 8) t.cut = sample_cut(begin, vectors, found[kFoundBefore], count);
     return t;

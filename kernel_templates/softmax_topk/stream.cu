@@ -29,7 +29,7 @@ static_assert(RANK >= 0 && RANK <= K && SAMPLE >= 1, "RANK: 0 to K; SAMPLE: at l
 constexpr u32 kMostVectors = (kV + kPerVector - 1 + kPerVector - 1) / kPerVector; // of a row with any lead
 constexpr u32 kTile = THREADS * UNROLL;                                           // vectors
 constexpr bool kLongRow = kMostVectors / kTile > 32; // so many sums of tiles that their rounding must be kept
-constexpr u32 kBinWords = kBins > kSampleWords ? kBins : kSampleWords;
+constexpr u32 kBinWords = kBins > kKeyBinWords ? kBins : kKeyBinWords;
 
 // A vector's number, as the list keeps it: 16 bits where they are enough.
 template <bool kFits16> struct VectorNumber { typedef u16 Type; };

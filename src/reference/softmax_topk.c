@@ -201,8 +201,9 @@ quern_status qn_reference_softmax_topk(const quern_spec *base, const quern_args 
 {
     const quern_softmax_topk_spec *spec = (const quern_softmax_topk_spec *)base;
     const quern_softmax_topk_args *args = (const quern_softmax_topk_args *)base_args;
-    QN_TRY(qn_check_args(&qn_family_softmax_topk, base, base_args)); // the launch's own checks, from the tensor list
-    if (args->rows == 0) return QUERN_OK;
+    bool empty = false;
+    QN_TRY(qn_family_softmax_topk.check_args(base, base_args, &empty)); // the launch's own: the same refusals
+    if (empty) return QUERN_OK;
 
     uint64_t *keys = malloc((size_t)spec->K * sizeof *keys);
     if (!keys) return qn_fail(QUERN_OUT_OF_MEMORY, "no memory for the %lld winners of a row", (long long)spec->K);

@@ -4,10 +4,10 @@
 
 #include <stdlib.h>
 
-#define CHECK(driver, call, ...)                                                                                    \
-    do {                                                                                                            \
-        CUresult result_ = (driver)->call(__VA_ARGS__);                                                             \
-        if (result_ != CUDA_SUCCESS) return qn_driver_fail((driver), QUERN_DRIVER_ERROR, #call, result_);           \
+#define CHECK(driver, call, ...)                                                                                       \
+    do {                                                                                                               \
+        CUresult result_ = (driver)->call(__VA_ARGS__);                                                                \
+        if (result_ != CUDA_SUCCESS) return qn_driver_fail((driver), QUERN_DRIVER_ERROR, #call, result_);              \
     } while (0)
 
 typedef struct replay {
@@ -40,7 +40,7 @@ qn_timing qn_timing_summary(double *samples, size_t count)
 {
     qsort(samples, count, sizeof *samples, ascending);
     double median = 0.5 * (samples[(count - 1) / 2] + samples[count / 2]);
-    return (qn_timing){ median, samples[(count - 1) / 10], samples[count - 1 - (count - 1) / 10] };
+    return (qn_timing){median, samples[(count - 1) / 10], samples[count - 1 - (count - 1) / 10]};
 }
 
 // A failing enqueue ends the capture all the same: a stream left capturing would poison the context.
@@ -106,7 +106,7 @@ quern_status qn_timing_graph(const qn_driver *driver, const qn_timing_request *r
     if (request->launches == 0 || request->repeats < 1 || request->repeats > QN_TIMING_MAX_REPEATS)
         return qn_fail(QUERN_BAD_ARGUMENT, "timing: %zu launches, %d repeats: at least 1, and 1 to %d, are needed",
                        request->launches, request->repeats, QN_TIMING_MAX_REPEATS);
-    replay r = { .driver = driver };
+    replay r = {.driver = driver};
     quern_status status = run(&r, request, timing);
     release(&r);
     return status;

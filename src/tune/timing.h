@@ -20,8 +20,8 @@ typedef struct qn_timing_request {
 enum { QN_TIMING_MAX_REPEATS = 1000 };
 
 typedef struct qn_timing {
-    double median_us;        // a launch
-    double low_us, high_us;  // the tenth and ninetieth percentile of the replays
+    double median_us;       // a launch
+    double low_us, high_us; // the tenth and ninetieth percentile of the replays
 } qn_timing;
 
 // On a stream of its own. Statuses of enqueue, DRIVER_ERROR, BAD_ARGUMENT.

@@ -9,4 +9,5 @@ for command in run warm cache show ops doctor bench; do
     tail -n 1 "$TMPDIR/help"
 done
 t quern show -h
-t quern bench softmax_topk --help
+t quern bench softmax_topk --help >"$TMPDIR/help"
+head -n 2 "$TMPDIR/help"

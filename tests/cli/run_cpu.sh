@@ -18,6 +18,14 @@ integers rank.npy
 t quern run "$spec index=i64" logits=logits.npy indices=wide.npy --device cpu
 integers wide.npy 8
 
+# Format versions 2 and 3, and bf16 as ml_dtypes saves it.
+for version in 2 3; do
+    printf '\223NUMPY\00'$version'\000\164\000\000\000%-115s\n' "{'descr': '<V2', 'fortran_order': False, 'shape': (2, 8), }" >v$version.npy
+    tail -c +129 logits.npy >>v$version.npy
+    t quern run "$spec" logits=v$version.npy --device cpu --expect indices=indices.npy >"$TMPDIR/shown"
+    tail -n 1 "$TMPDIR/shown"
+done
+
 # No rows.
 npy empty.npy '<u2' False '(0, 8)' ''
 t quern run "$spec" logits=empty.npy values=none.npy indices=none_too.npy lse=nothing.npy --device cpu

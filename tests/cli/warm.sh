@@ -17,4 +17,4 @@ t quern warm @key.json --arch sm_90a --db new.db
 printf '{"specs": [\n' >syntax.json
 t quern warm @syntax.json --arch sm_90a --db new.db
 t quern warm @absent.txt --arch sm_90a --db new.db
-QUERN_MODE=read_only t quern warm 'softmax_topk V=17 K=4 in=f32' --arch sm_80 --db new.db
+t env QUERN_MODE=read_only quern warm 'softmax_topk V=17 K=4 in=f32' --arch sm_80 --db new.db

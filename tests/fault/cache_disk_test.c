@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Promises (1), (4), (5): a disk that is full, or fails, at any call of any operation; a file size limit. What was in the
 // database stays, what was being written is there whole or not at all, and both this process and the next go on.
+#include <cmocka.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
-#include <cmocka.h>
 
 #include <errno.h>
 #include <signal.h>
@@ -42,7 +42,10 @@ static int tear_down(void **state)
 
 // ---- the operations: rows 1, 2, 3 are in the golden database, 4 and on are new
 
-static quern_status do_put(quern_store *store) { return cache_put(store, 4); }
+static quern_status do_put(quern_store *store)
+{
+    return cache_put(store, 4);
+}
 
 static quern_status do_remove(quern_store *store)
 {
@@ -71,17 +74,23 @@ static quern_status do_prune(quern_store *store)
     return qn_sqlite_prune(store, 10000, 0, &removed, &bytes);
 }
 
-static quern_status do_export(quern_store *store) { return qn_sqlite_export(store, third); }
+static quern_status do_export(quern_store *store)
+{
+    return qn_sqlite_export(store, third);
+}
 
-static quern_status do_seal(quern_store *store) { return qn_sqlite_seal(store); }
+static quern_status do_seal(quern_store *store)
+{
+    return qn_sqlite_seal(store);
+}
 
 static const struct {
     const char *name;
     quern_status (*run)(quern_store *store);
-    int kept;  // rows 1 … kept are there, whatever happened
+    int kept;   // rows 1 … kept are there, whatever happened
     int fewest; // calls that the operation makes at least: the loop has found them
 } operations[] = {
-    {"put", do_put, 3, 6},      {"remove", do_remove, 2, 5}, {"import", do_import, 3, 6},
+    {"put", do_put, 3, 6},     {"remove", do_remove, 2, 5}, {"import", do_import, 3, 6},
     {"prune", do_prune, 0, 5}, {"export", do_export, 3, 8}, {"seal", do_seal, 3, 5},
 };
 
@@ -132,8 +141,12 @@ static void check_next_process(const char *what, int64_t n, int kept, bool seale
 
 static bool run_with_fault(size_t operation, size_t fault, int64_t n)
 {
-    fault_plan plan = {.kinds = faults[fault].kinds, .at = n, .for_ever = faults[fault].for_ever,
-                       .torn = faults[fault].torn, .code = faults[fault].code, .error = faults[fault].error};
+    fault_plan plan = {.kinds = faults[fault].kinds,
+                       .at = n,
+                       .for_ever = faults[fault].for_ever,
+                       .torn = faults[fault].torn,
+                       .code = faults[fault].code,
+                       .error = faults[fault].error};
     char what[128];
 
     snprintf(what, sizeof what, "%s, %s", operations[operation].name, faults[fault].name);
@@ -185,8 +198,12 @@ static void no_failing_call_while_a_database_is_made_harms_it(void **state)
     for (size_t f = 0; f < QN_COUNT(faults); f++) {
         for (int64_t n = 1;; n++) {
             unlink(file);
-            fault_vfs_set((fault_plan){.kinds = faults[f].kinds, .at = n, .for_ever = faults[f].for_ever,
-                                       .torn = faults[f].torn, .code = faults[f].code, .error = faults[f].error});
+            fault_vfs_set((fault_plan){.kinds = faults[f].kinds,
+                                       .at = n,
+                                       .for_ever = faults[f].for_ever,
+                                       .torn = faults[f].torn,
+                                       .code = faults[f].code,
+                                       .error = faults[f].error});
             quern_store store = cache_open(file);
             quern_status status = cache_put(&store, 4);
             bool reached = fault_vfs_count() >= n;
@@ -210,9 +227,11 @@ static void a_full_disk_is_called_full_and_an_error_an_error(void **state)
     fault_vfs_set((fault_plan){.kinds = FAULT_WRITE, .at = 1, .for_ever = true, .code = SQLITE_FULL, .error = ENOSPC});
     assert_int_equal(cache_put(&store, 4), QUERN_STORE_FULL);
     assert_non_null(strstr(quern_message(), file));
-    fault_vfs_set((fault_plan){.kinds = FAULT_WRITE, .at = 1, .for_ever = true, .code = SQLITE_IOERR_WRITE, .error = EDQUOT});
+    fault_vfs_set(
+        (fault_plan){.kinds = FAULT_WRITE, .at = 1, .for_ever = true, .code = SQLITE_IOERR_WRITE, .error = EDQUOT});
     assert_int_equal(cache_put(&store, 4), QUERN_STORE_FULL);
-    fault_vfs_set((fault_plan){.kinds = FAULT_WRITE, .at = 1, .for_ever = true, .code = SQLITE_IOERR_WRITE, .error = EIO});
+    fault_vfs_set(
+        (fault_plan){.kinds = FAULT_WRITE, .at = 1, .for_ever = true, .code = SQLITE_IOERR_WRITE, .error = EIO});
     assert_int_equal(cache_put(&store, 4), QUERN_STORE_IO);
     assert_int_equal(cache_get(&store, 1), QUERN_OK); // and reading goes on all the while
     fault_vfs_set((fault_plan){0});
@@ -269,7 +288,7 @@ static int put_with_the_hosts_signal_pending(void *user)
     sigemptyset(&block);
     sigaddset(&block, SIGXFSZ);
     pthread_sigmask(SIG_BLOCK, &block, NULL);
-    raise(SIGXFSZ); // the host's own, which it wants to see later
+    raise(SIGXFSZ);                                           // the host's own, which it wants to see later
     int result = put_under_a_size_limit(NULL) == 13 ? 0 : 20; // 13: still pending, as it should be here
     if (sigpending(&pending) || !sigismember(&pending, SIGXFSZ) || handled) return 21;
     pthread_sigmask(SIG_UNBLOCK, &block, NULL);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by the cache's unit and fault tests; see the header.
+#include <cmocka.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
-#include <cmocka.h>
 
 #include "support/cache_fixture.h"
 
@@ -152,7 +152,8 @@ void cache_sample_make(cache_sample *sample, int number, size_t image_bytes)
     memset(sample, 0, sizeof *sample);
     sample->image = malloc(image_bytes);
     if (image_bytes < head || !sample->image) abort();
-    for (size_t i = 0; i < image_bytes; i++) sample->image[i] = (unsigned char)((state = state * 1664525u + 1013904223u) >> 24);
+    for (size_t i = 0; i < image_bytes; i++)
+        sample->image[i] = (unsigned char)((state = state * 1664525u + 1013904223u) >> 24);
     make_cubin_head(sample->image);
     snprintf(sample->key, sizeof sample->key, "source of kernel %d, with options", number);
     snprintf(sample->entry, sizeof sample->entry, "quern_test_%d", number);
@@ -177,7 +178,10 @@ void cache_sample_sum(cache_sample *sample)
     memcpy(record->sum, sum.bytes, sizeof sum.bytes);
 }
 
-void cache_sample_free(cache_sample *sample) { free(sample->image); }
+void cache_sample_free(cache_sample *sample)
+{
+    free(sample->image);
+}
 
 // ---- stores
 
@@ -194,7 +198,10 @@ static quern_store open_with(qn_sqlite_options options)
     return store;
 }
 
-quern_store cache_open(const char *file) { return open_with(cache_options(file)); }
+quern_store cache_open(const char *file)
+{
+    return open_with(cache_options(file));
+}
 
 quern_store cache_open_read(const char *file)
 {

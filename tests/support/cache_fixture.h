@@ -25,13 +25,13 @@ void cache_sample_free(cache_sample *sample);
 
 // Options for this file: read and write, one second of patience, no cap.
 qn_sqlite_options cache_options(const char *file);
-quern_store cache_open(const char *file); // ends the program if it fails
+quern_store cache_open(const char *file);      // ends the program if it fails
 quern_store cache_open_read(const char *file); // read-only access
 
-quern_status cache_put(quern_store *store, int number);           // sample of this number, 5000 bytes
-quern_status cache_get(quern_store *store, int number);           // OK only if the record is as it was put, byte for byte
+quern_status cache_put(quern_store *store, int number); // sample of this number, 5000 bytes
+quern_status cache_get(quern_store *store, int number); // OK only if the record is as it was put, byte for byte
 quern_status cache_get_of(quern_store *store, const cache_sample *sample, const char *toolchain);
-int cache_count(quern_store *store);                              // entries that list gives; -1: it failed
+int cache_count(quern_store *store); // entries that list gives; -1: it failed
 
 // SQL on a file, by SQLite itself. cache_sql asserts success; cache_sql_int gives the first column of the first row.
 void cache_sql(const char *file, const char *sql);

@@ -6,12 +6,16 @@
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ops/family.h"
 #include "reference/reference.h"
+
+enum { MOST_PARTS = 16 };
 
 // ---- the report
 
@@ -48,7 +52,9 @@ void check_describe(const hostile_case *c, qn_text *report)
     qn_text_putf(report, ", strides %lld %lld %lld, offsets %lld %lld %lld\n", (long long)c->logits_stride,
                  (long long)c->values_stride, (long long)c->indices_stride, (long long)c->logits_offset,
                  (long long)c->values_offset, (long long)c->indices_offset);
-    qn_text_putf(report, "    again: QUERN_TEST_CASE=%s %s\n", c->name, program_invocation_name);
+    const char *seed = getenv("QUERN_TEST_SEED"); // without it a drawn case would not be in the list again
+    qn_text_putf(report, "    again: %s%s%sQUERN_TEST_CASE=%s %s\n", seed ? "QUERN_TEST_SEED=" : "", seed ? seed : "",
+                 seed ? " " : "", c->name, program_invocation_name);
 }
 
 // ---- tolerances
@@ -92,8 +98,9 @@ typedef struct mean {
 } mean;
 static void mean_add(mean *m, const bounds *b, double x)
 {
-    double w = exp(exponent_of(b, x));
-    if (w == 0.0 || !isfinite(w)) return; // -inf, and terms too small to count
+    double e = exponent_of(b, x);
+    if (!(e > -60.0)) return; // -inf, and terms that count for nothing
+    double w = exp(e);
     m->sum += w;
     m->weighted += w * slack(b, x);
 }
@@ -211,19 +218,59 @@ static void compare_row(const quern_softmax_topk_spec *spec, const quern_softmax
     compare_rest(spec, got, logits, &b, e, t);
 }
 
-int64_t check_outputs(const quern_softmax_topk_spec *spec, const quern_softmax_topk_args *args, qn_text *report)
+// Rows from, from + step, … of the outputs.
+typedef struct part {
+    const quern_softmax_topk_spec *spec;
+    const quern_softmax_topk_args *args;
+    int64_t from, step;
+    qn_text report;
+    tally t;
+} part;
+
+static void *check_part(void *user)
 {
-    tally t = {.report = report};
-    expected e = {.values = malloc((size_t)spec->K * sizeof(float)),
-                  .indices = malloc((size_t)spec->K * sizeof(int64_t))};
+    part *p = user;
+    expected e = {.values = malloc((size_t)p->spec->K * sizeof(float)),
+                  .indices = malloc((size_t)p->spec->K * sizeof(int64_t))};
+    p->t.report = &p->report;
     if (!e.values || !e.indices)
-        mismatch(&t, "no memory for what is expected");
+        mismatch(&p->t, "no memory for what is expected");
     else
-        for (t.row = 0; t.row < args->rows; t.row++) compare_row(spec, args, &e, &t);
-    finish(&t);
+        for (p->t.row = p->from; p->t.row < p->args->rows; p->t.row += p->step)
+            compare_row(p->spec, p->args, &e, &p->t);
+    finish(&p->t);
     free(e.values);
     free(e.indices);
-    return t.mismatches;
+    return NULL;
+}
+
+// A thread for each half million elements, as far as there are rows and processors.
+static int part_count(const quern_softmax_topk_spec *spec, const quern_softmax_topk_args *args)
+{
+    int64_t count = 1 + args->rows * spec->V / 500000, processors = sysconf(_SC_NPROCESSORS_ONLN);
+    if (count > args->rows) count = args->rows;
+    if (count > processors) count = processors;
+    return count < 1 ? 1 : count > MOST_PARTS ? MOST_PARTS : (int)count;
+}
+
+int64_t check_outputs(const quern_softmax_topk_spec *spec, const quern_softmax_topk_args *args, qn_text *report)
+{
+    part p[MOST_PARTS] = {0};
+    pthread_t thread[MOST_PARTS];
+    int count = part_count(spec, args);
+    int64_t mismatches = 0;
+    for (int i = 0; i < count; i++) {
+        p[i] = (part){.spec = spec, .args = args, .from = i, .step = count};
+        if (i && pthread_create(&thread[i], NULL, check_part, &p[i])) abort();
+    }
+    check_part(&p[0]);
+    for (int i = 0; i < count; i++) {
+        if (i) pthread_join(thread[i], NULL);
+        mismatches += p[i].t.mismatches;
+        if (p[i].report.length && mismatches == p[i].t.mismatches) qn_text_puts(report, qn_text_string(&p[i].report));
+        qn_text_fini(&p[i].report);
+    }
+    return mismatches;
 }
 
 // ---- a case

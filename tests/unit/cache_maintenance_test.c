@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `quern cache` does with a database: info, verify, prune, import, export, seal.
+#include <cmocka.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
-#include <cmocka.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -132,8 +132,9 @@ static void verify_sees_a_broken_index(void **state)
     (void)state;
 
     fill(&store, 1, 3);
-    cache_sql(file, "PRAGMA writable_schema=ON; UPDATE sqlite_master SET sql='CREATE INDEX kernel_used ON kernel(created)'"
-                    " WHERE name='kernel_used'");
+    cache_sql(file,
+              "PRAGMA writable_schema=ON; UPDATE sqlite_master SET sql='CREATE INDEX kernel_used ON kernel(created)'"
+              " WHERE name='kernel_used'");
     cache_sql(file, "UPDATE kernel SET created=7"); // the index on `created`, as it now seems, has other values
     cache_sql(file, "PRAGMA writable_schema=ON; UPDATE sqlite_master SET sql='CREATE INDEX kernel_used ON kernel(used)'"
                     " WHERE name='kernel_used'");
@@ -373,7 +374,8 @@ static void a_sealed_database_is_read_without_any_lock(void **state)
     fill(&store, 1, 3);
     assert_int_equal(qn_sqlite_seal(&store), QUERN_OK);
     qn_sqlite_close(&store);
-    cache_write_file(cache_path(folder, "quern-v1.db-journal"), "a journal that is none", 22); // immutable: not looked at
+    cache_write_file(cache_path(folder, "quern-v1.db-journal"), "a journal that is none",
+                     22); // immutable: not looked at
     store = cache_open_read(file);
     for (int i = 1; i <= 3; i++) assert_int_equal(cache_get(&store, i), QUERN_OK);
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opening a database: making it, its format and permissions, names, read-only and sealed files, and what is refused.
+#include <cmocka.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
-#include <cmocka.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -154,8 +154,9 @@ static void a_missing_file_is_not_made_by_reading(void **state)
 
 static void every_byte_may_stand_in_a_name(void **state)
 {
-    const char *names[] = {"a b.db", "größe ✓.db", "what?.db", "a#b.db", "100%.db", "%41.db", "a&mode=memory.db",
-                           "file:x.db", "?immutable=1", "\x01\xff.db", "new\nline.db", "+.db", "a'b\"c.db", "-.db"};
+    const char *names[] = {"a b.db",           "größe ✓.db", "what?.db",     "a#b.db",      "100%.db",      "%41.db",
+                           "a&mode=memory.db", "file:x.db",  "?immutable=1", "\x01\xff.db", "new\nline.db", "+.db",
+                           "a'b\"c.db",        "-.db"};
     (void)state;
 
     for (size_t i = 0; i < QN_COUNT(names); i++) {
@@ -250,7 +251,8 @@ static void golden_databases_that_are_not_ours_are_refused_and_left_alone(void *
         cache_read_at(file, 0, before, size);
         for (int access = QN_SQLITE_READ_WRITE; access <= QN_SQLITE_READ_ONLY; access++) {
             quern_status status = probe(file, access);
-            if (status != refused[i].status) fail_msg("%s: %s: %s", refused[i].name, quern_status_name(status), quern_message());
+            if (status != refused[i].status)
+                fail_msg("%s: %s: %s", refused[i].name, quern_status_name(status), quern_message());
             if (!strstr(quern_message(), refused[i].says)) fail_msg("%s: %s", refused[i].name, quern_message());
         }
         quern_store store = cache_open(file);

@@ -74,8 +74,9 @@ bool command_choose_archs(const char *list, command_archs *archs, int *exit_stat
     }
     qn_text names = QN_TEXT_INIT;
     known_names(&names);
-    *exit_status = command_usage("no GPU was found ('quern doctor' says why): name architectures with --arch; known are %s",
-                                 qn_text_string(&names));
+    *exit_status =
+        command_usage("no GPU was found ('quern doctor' says why): name architectures with --arch; known are %s",
+                      qn_text_string(&names));
     qn_text_fini(&names);
     return false;
 }

@@ -62,7 +62,8 @@ static quern_status bind_word(arrays *a, const char *spec_text, const char *word
     t->file = equals + 1;
     if (!t->tensor->flag) return QUERN_OK;
     if (text_says_zero(spec_text, t->tensor->flag))
-        return qn_fail(QUERN_CONFLICT, "%s=%s is given, but the spec says %s=0", t->tensor->name, t->file, t->tensor->flag);
+        return qn_fail(QUERN_CONFLICT, "%s=%s is given, but the spec says %s=0", t->tensor->name, t->file,
+                       t->tensor->flag);
     return qn_spec_set(a->family, &a->spec.base, t->tensor->flag, "1");
 }
 
@@ -156,8 +157,9 @@ static quern_status load_input(arrays *a, bound_tensor *t)
     QN_TRY(npy_read(t->file, &array));
     quern_status status = QUERN_OK;
     if (array.dtype != t->dtype)
-        status = qn_fail(QUERN_BAD_FILE, "%s: it holds %s ('%s'), but %s is %s in the spec '%s'", t->file,
-                         qn_dtype_name(array.dtype), array.descr, t->tensor->name, qn_dtype_name(t->dtype), a->spec_text);
+        status =
+            qn_fail(QUERN_BAD_FILE, "%s: it holds %s ('%s'), but %s is %s in the spec '%s'", t->file,
+                    qn_dtype_name(array.dtype), array.descr, t->tensor->name, qn_dtype_name(t->dtype), a->spec_text);
     if (status == QUERN_OK) status = match_axes(a, t, &array.shape);
     if (status != QUERN_OK) {
         npy_fini(&array);
@@ -241,7 +243,8 @@ static const bound_tensor *first_matrix(const arrays *a, bool integer)
 {
     for (size_t i = 0; i < a->tensor_count; i++) {
         const bound_tensor *t = &a->tensor[i];
-        if (t->given && t->tensor->direction == QN_OUTPUT && t->shape.rank == 2 && is_integer(t->dtype) == integer) return t;
+        if (t->given && t->tensor->direction == QN_OUTPUT && t->shape.rank == 2 && is_integer(t->dtype) == integer)
+            return t;
     }
     return NULL;
 }
@@ -259,19 +262,27 @@ const bound_tensor *arrays_values(const arrays *a)
 double arrays_real(quern_dtype dtype, const void *data, size_t index)
 {
     switch (dtype) {
-    case QUERN_F32: return ((const float *)data)[index];
-    case QUERN_F16: return qn_f16_to_f32(((const uint16_t *)data)[index]);
-    case QUERN_BF16: return qn_bf16_to_f32(((const uint16_t *)data)[index]);
-    default: return (double)arrays_int(dtype, data, index);
+    case QUERN_F32:
+        return ((const float *)data)[index];
+    case QUERN_F16:
+        return qn_f16_to_f32(((const uint16_t *)data)[index]);
+    case QUERN_BF16:
+        return qn_bf16_to_f32(((const uint16_t *)data)[index]);
+    default:
+        return (double)arrays_int(dtype, data, index);
     }
 }
 
 int64_t arrays_int(quern_dtype dtype, const void *data, size_t index)
 {
     switch (dtype) {
-    case QUERN_I32: return ((const int32_t *)data)[index];
-    case QUERN_I64: return ((const int64_t *)data)[index];
-    case QUERN_U8: return ((const uint8_t *)data)[index];
-    default: return 0;
+    case QUERN_I32:
+        return ((const int32_t *)data)[index];
+    case QUERN_I64:
+        return ((const int64_t *)data)[index];
+    case QUERN_U8:
+        return ((const uint8_t *)data)[index];
+    default:
+        return 0;
     }
 }

@@ -23,7 +23,7 @@ typedef struct bound_tensor {
 typedef struct arrays {
     const qn_family *family;
     quern_any_spec spec;
-    char spec_text[512]; // canonical
+    char spec_text[512];                     // canonical
     bound_tensor tensor[ARRAYS_MAX_TENSORS]; // the family's tensors, in its order
     size_t tensor_count;
     int64_t size[ARRAYS_MAX_SIZES]; // the family's sizes; -1: not known yet

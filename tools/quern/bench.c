@@ -10,9 +10,9 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } benches[] = {
-    { "softmax_topk", bench_softmax_topk },
-    { "runtime", bench_runtime },
-    { "first-launch", bench_first_launch },
+    {"softmax_topk", bench_softmax_topk},
+    {"runtime", bench_runtime},
+    {"first-launch", bench_first_launch},
 };
 
 static const char text[] =
@@ -23,8 +23,8 @@ static const char text[] =
 
 int command_bench(int argc, char **argv)
 {
-    const command_option options[] = { COMMAND_OPTION_END };
-    const command_syntax syntax = { "quern bench softmax_topk|runtime|first-launch [options]", text, options };
+    const command_option options[] = {COMMAND_OPTION_END};
+    const command_syntax syntax = {"quern bench softmax_topk|runtime|first-launch [options]", text, options};
     int exit_status;
     for (size_t i = 0; i < QN_COUNT(benches); i++)
         if (argc > 1 && strcmp(argv[1], benches[i].name) == 0) return benches[i].run(argc - 1, argv + 1);
@@ -35,7 +35,7 @@ int command_bench(int argc, char **argv)
 
 quern_status bench_open(const command_settings *settings, int ordinal, int repeats, bench *out)
 {
-    bench b = { .repeats = repeats };
+    bench b = {.repeats = repeats};
     QN_TRY(device_open(ordinal, &b.device));
     quern_status status = command_open(settings, &b.q);
     if (status == QUERN_OK)
@@ -104,5 +104,6 @@ void bench_print_head(const char *name, const device *d)
     printf("%s, quern %s, %s\n", name, quern_version(), date);
     if (!d) return;
     version_text(d->driver_version, version, sizeof version);
-    printf("%s, %d SMs, L2 %lld MiB, driver for CUDA %s\n", d->name, d->sm_count, (long long)(d->l2_bytes >> 20), version);
+    printf("%s, %d SMs, L2 %lld MiB, driver for CUDA %s\n", d->name, d->sm_count, (long long)(d->l2_bytes >> 20),
+           version);
 }

@@ -45,8 +45,8 @@ typedef struct bench_data {
 
 // "random", "ties", "two", "sorted", "equal", "real:FILE.npy" (which is read). BAD_VALUE lists these.
 quern_status bench_data_parse(const char *word, bench_data *data);
-quern_status bench_data_make(const bench *b, bench_data *data); // dtype, rows and V are set
-void bench_data_free(const bench *b, bench_data *data);         // the device's part
+quern_status bench_data_make(const bench *b, bench_data *data);    // dtype, rows and V are set
+void bench_data_free(const bench *b, bench_data *data);            // the device's part
 CUdeviceptr bench_data_copy(const bench_data *data, size_t index); // of launch index
 
 // ---- a plain read of the same copies in the same rotation: the best of some shapes of a kernel that loads 16 bytes at

@@ -4,10 +4,10 @@
 #include "runtime/runtime.h"
 
 static const table_column columns[] = {
-    { "arch", "arch", TABLE_TEXT, 0 },          { "compile ms", "compile_ms", TABLE_REAL, 0 },
-    { "registers", "registers", TABLE_INT, 0 }, { "local", "local_bytes", TABLE_INT, 0 },
-    { "image", "image_bytes", TABLE_INT, 0 },   { "configuration", "configuration", TABLE_TEXT, 0 },
-    { "spec", "spec", TABLE_TEXT, 0 },
+    {"arch", "arch", TABLE_TEXT, 0},          {"compile ms", "compile_ms", TABLE_REAL, 0},
+    {"registers", "registers", TABLE_INT, 0}, {"local", "local_bytes", TABLE_INT, 0},
+    {"image", "image_bytes", TABLE_INT, 0},   {"configuration", "configuration", TABLE_TEXT, 0},
+    {"spec", "spec", TABLE_TEXT, 0},
 };
 
 table *bench_compile_table(void)
@@ -26,8 +26,8 @@ static quern_status compile_variant(quern *q, const qn_family *family, const qn_
         const qn_image *image;
         status = qn_kernel_obtain(q, &v->plan.stage[s], arch, spec_text, &image);
         if (status == QUERN_OK && image->origin == QUERN_ORIGIN_COMPILED)
-            table_add(t, arch->name, (double)image->compile_us * 1e-3, (int64_t)image->registers, (int64_t)image->local_bytes,
-                      (int64_t)image->bytes.length, qn_text_string(&config), spec_text);
+            table_add(t, arch->name, (double)image->compile_us * 1e-3, (int64_t)image->registers,
+                      (int64_t)image->local_bytes, (int64_t)image->bytes.length, qn_text_string(&config), spec_text);
     }
     qn_text_fini(&config);
     return status;

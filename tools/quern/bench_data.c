@@ -5,7 +5,7 @@
 #include "bench.h"
 #include "ops/family.h"
 
-static const char *const kind_names[] = { "random", "ties", "two", "sorted", "equal" };
+static const char *const kind_names[] = {"random", "ties", "two", "sorted", "equal"};
 
 // Element i of row r of copy c, as a function of its place alone. random: N(0, 3²); ties: whole numbers and a half of
 // N(0, 2²); two: two values; sorted: ascending, the order that is worst for a filter; equal: one value.
@@ -28,7 +28,8 @@ static const char fill_source[] =
     "    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;\n"
     "    z = (z ^ z >> 27) * 0x94D049BB133111EBull;\n"
     "    z ^= z >> 31;\n"
-    "    const float u = ((unsigned)(z >> 40) + 1) * (1.0f / 16777217.0f), v = (unsigned)(z & 0xffffff) * (1.0f / 16777216.0f);\n"
+    "    const float u = ((unsigned)(z >> 40) + 1) * (1.0f / 16777217.0f);\n"
+    "    const float v = (unsigned)(z & 0xffffff) * (1.0f / 16777216.0f);\n"
     "    return sqrtf(-2.0f * logf(u)) * cosf(6.2831853f * v);\n"
     "}\n"
     "static __device__ float value(int kind, unsigned long long i, const Params &p)\n"
@@ -42,7 +43,8 @@ static const char fill_source[] =
     "extern \"C\" __global__ void quern_bench_fill(Params p)\n"
     "{\n"
     "    const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;\n"
-    "    for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < p.count; i += step) {\n"
+    "    const unsigned long long first = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;\n"
+    "    for (unsigned long long i = first; i < p.count; i += step) {\n"
     "        const float f = value(p.kind, i, p);\n"
     "        if (p.bytes == 4) ((float *)p.to)[i] = f;\n"
     "        else ((unsigned short *)p.to)[i] = p.is_bf16 ? bf16_bits(f) : f16_bits(f);\n"
@@ -75,7 +77,8 @@ quern_status bench_data_parse(const char *word, bench_data *data)
         return QUERN_OK;
     }
     if (strncmp(word, "real:", 5) != 0)
-        return qn_fail(QUERN_BAD_VALUE, "--data %s: random, ties, two, sorted, equal and real:FILE.npy are known", word);
+        return qn_fail(QUERN_BAD_VALUE, "--data %s: random, ties, two, sorted, equal and real:FILE.npy are known",
+                       word);
     data->kind = BENCH_REAL;
     return read_real(word + 5, data);
 }
@@ -83,9 +86,14 @@ quern_status bench_data_parse(const char *word, bench_data *data)
 static quern_status fill(const bench *b, const bench_data *data, const quern_kernel *kernel)
 {
     for (size_t c = 0; c < data->copies; c++) {
-        fill_params p = { (void *)(uintptr_t)bench_data_copy(data, c), (unsigned long long)(data->rows * data->V), data->V,
-                          (int)data->kind, (int)qn_dtype_bytes(data->dtype), data->dtype == QUERN_BF16, (unsigned)c + 1 };
-        const uint32_t grid[3] = { 4 * (uint32_t)b->device.sm_count, 1, 1 };
+        fill_params p = {(void *)(uintptr_t)bench_data_copy(data, c),
+                         (unsigned long long)(data->rows * data->V),
+                         data->V,
+                         (int)data->kind,
+                         (int)qn_dtype_bytes(data->dtype),
+                         data->dtype == QUERN_BF16,
+                         (unsigned)c + 1};
+        const uint32_t grid[3] = {4 * (uint32_t)b->device.sm_count, 1, 1};
         QN_TRY(quern_launch_packed(kernel, grid, &p, sizeof p, b->stream));
     }
     DEVICE_TRY(&b->device, cuStreamSynchronize, b->stream);

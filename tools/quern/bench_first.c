@@ -70,7 +70,7 @@ static quern_status one_sample(const char *spec_text, const char *db, int ordina
 {
     quern_any_spec spec;
     quern_counters counters = QUERN_COUNTERS_INIT;
-    first f = { .args = QUERN_SOFTMAX_TOPK_ARGS_INIT };
+    first f = {.args = QUERN_SOFTMAX_TOPK_ARGS_INIT};
     QN_TRY(quern_spec_parse(spec_text, &spec));
     if (strcmp(spec.base.family, "softmax_topk") != 0)
         return qn_fail(QUERN_BAD_VALUE, "first-launch measures a spec of softmax_topk");
@@ -91,17 +91,18 @@ int bench_first_launch(int argc, char **argv)
     bool json = false;
     const char *db = NULL, *where = "gpu";
     const command_option options[] = {
-        { "device", 0, "WHERE", COMMAND_STRING, &where, 0, 0, "gpu (default) or gpu:N" },
+        {"device", 0, "WHERE", COMMAND_STRING, &where, 0, 0, "gpu (default) or gpu:N"},
         COMMAND_OPTION_DB(&db),
         COMMAND_OPTION_JSON(&json),
         COMMAND_OPTION_END,
     };
-    const command_syntax syntax = { "quern bench first-launch [SPEC] [options]", NULL, options };
+    const command_syntax syntax = {"quern bench first-launch [SPEC] [options]", NULL, options};
     int exit_status, ordinal;
-    double ms;
-    uint64_t compiled;
+    double ms = 0;
+    uint64_t compiled = 0;
     if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
-    if (argc > 2 || !device_parse(where, &ordinal)) return command_usage("one spec, and --device gpu or gpu:N, are needed");
+    if (argc > 2 || !device_parse(where, &ordinal))
+        return command_usage("one spec, and --device gpu or gpu:N, are needed");
     const char *spec = argc > 1 ? argv[1] : "softmax_topk V=1024 K=8 in=bf16";
     quern_status status = one_sample(spec, db, ordinal, &ms, &compiled);
     if (status != QUERN_OK) return command_status(status);
@@ -148,15 +149,16 @@ static quern_status start(char *const *argv, pid_t *child, int *descriptor)
 static quern_status sample_process(const bench *b, const runtime_case *c, const char *db, double *ms)
 {
     char where[16], answer[256];
-    char *const argv[] = { "quern", "bench", "first-launch", (char *)c->spec_text, "--db", (char *)db,
-                           "--device", where, "--json", NULL };
+    char *const argv[] = {
+        "quern", "bench", "first-launch", (char *)c->spec_text, "--db", (char *)db, "--device", where, "--json", NULL};
     pid_t child;
-    int descriptor, ended;
+    int descriptor = -1, ended;
     snprintf(where, sizeof where, "gpu:%d", b->device.ordinal);
     QN_TRY(start(argv, &child, &descriptor));
     quern_status status = read_all(descriptor, answer, sizeof answer);
     close(descriptor);
-    while (waitpid(child, &ended, 0) < 0 && errno == EINTR) {}
+    while (waitpid(child, &ended, 0) < 0 && errno == EINTR) {
+    }
     QN_TRY(status);
     cJSON *document = cJSON_Parse(answer);
     const cJSON *number = cJSON_GetObjectItem(document, "ms"), *compiled = cJSON_GetObjectItem(document, "compiled");

@@ -27,7 +27,8 @@ quern_status bench_lookup(const bench *b, const runtime_case *c, table *t)
     }
     quern_op_release(held);
     if (status == QUERN_OK)
-        bench_runtime_add(t, "prepare: found in memory, and released", qn_timing_summary(samples, (size_t)b->repeats), "ns");
+        bench_runtime_add(t, "prepare: found in memory, and released", qn_timing_summary(samples, (size_t)b->repeats),
+                          "ns");
     return status;
 }
 
@@ -51,7 +52,8 @@ typedef struct launch_case {
 static quern_status allocate(launch_case *c, size_t bytes, void **pointer)
 {
     CUdeviceptr address;
-    if (c->memory_count == QN_COUNT(c->memory)) return qn_fail(QUERN_INTERNAL, "a family with more tensors than expected");
+    if (c->memory_count == QN_COUNT(c->memory))
+        return qn_fail(QUERN_INTERNAL, "a family with more tensors than expected");
     QN_TRY(bench_allocate(c->bench, bytes, &address));
     c->memory[c->memory_count++] = address;
     DEVICE_TRY(&c->bench->device, cuMemsetD32Async, address, 0, bytes / 4, c->bench->stream);
@@ -103,8 +105,8 @@ static quern_status load_bare(launch_case *c, const quern_image *image)
     DEVICE_TRY(d, cuKernelGetFunction, &c->functions[0], kernel);
     c->functions[1] = (CUfunction)kernel;
     if (image->dynamic_shared_bytes > 0)
-        DEVICE_TRY(d, cuKernelSetAttribute, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, image->dynamic_shared_bytes,
-                   kernel, d->handle);
+        DEVICE_TRY(d, cuKernelSetAttribute, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                   image->dynamic_shared_bytes, kernel, d->handle);
     if (image->cluster > 8)
         DEVICE_TRY(d, cuKernelSetAttribute, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1, kernel, d->handle);
     return QUERN_OK;
@@ -125,22 +127,22 @@ static quern_status prepare_bare(launch_case *c, const void *sizes)
     QN_TRY(qn_variants_plan(c->bench->q, f, &c->spec->spec.base, arch, &variants));
     if (quern_op_stages(c->op, index) != 1) return qn_fail(QUERN_UNSUPPORTED, "the bench's spec takes several kernels");
     QN_TRY(load_bare(c, &image));
-    const qn_device_limits limits = { c->bench->device.sm_count };
+    const qn_device_limits limits = {c->bench->device.sm_count};
     const qn_variant *v = &variants.item[index];
     f->launch(&c->spec->spec.base, &v->config, &v->plan, &limits, (const quern_args *)c->args, 0, &c->launch);
     c->cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
     c->cluster.value.clusterDim.x = (unsigned)image.cluster;
     c->cluster.value.clusterDim.y = c->cluster.value.clusterDim.z = 1;
-    c->config = (CUlaunchConfig){ .gridDimX = c->launch.grid[0],
-                                  .gridDimY = c->launch.grid[1],
-                                  .gridDimZ = c->launch.grid[2],
-                                  .blockDimX = (unsigned)image.threads,
-                                  .blockDimY = 1,
-                                  .blockDimZ = 1,
-                                  .sharedMemBytes = (unsigned)image.dynamic_shared_bytes,
-                                  .hStream = c->bench->stream,
-                                  .attrs = &c->cluster,
-                                  .numAttrs = image.cluster > 1 };
+    c->config = (CUlaunchConfig){.gridDimX = c->launch.grid[0],
+                                 .gridDimY = c->launch.grid[1],
+                                 .gridDimZ = c->launch.grid[2],
+                                 .blockDimX = (unsigned)image.threads,
+                                 .blockDimY = 1,
+                                 .blockDimZ = 1,
+                                 .sharedMemBytes = (unsigned)image.dynamic_shared_bytes,
+                                 .hStream = c->bench->stream,
+                                 .attrs = &c->cluster,
+                                 .numAttrs = image.cluster > 1};
     return QUERN_OK;
 }
 
@@ -158,7 +160,7 @@ static quern_status prepare(launch_case *c)
 static quern_status one_batch(launch_case *c, int kind, double *ns)
 {
     const device *d = &c->bench->device;
-    void *parameters[1] = { c->launch.params };
+    void *parameters[1] = {c->launch.params};
     DEVICE_TRY(d, cuStreamSynchronize, c->bench->stream);
     double start = command_seconds();
     for (int i = 0; i < LAUNCHES; i++) {
@@ -174,8 +176,8 @@ static quern_status one_batch(launch_case *c, int kind, double *ns)
 
 static quern_status measure(launch_case *c, table *t)
 {
-    static const char *const names[KINDS] = { "launch through quern", "bare cuLaunchKernelEx, CUfunction",
-                                              "bare cuLaunchKernelEx, CUkernel" };
+    static const char *const names[KINDS] = {"launch through quern", "bare cuLaunchKernelEx, CUfunction",
+                                             "bare cuLaunchKernelEx, CUkernel"};
     static double samples[KINDS][QN_TIMING_MAX_REPEATS];
     double ns, medians[KINDS];
     for (int kind = 0; kind < KINDS; kind++) QN_TRY(one_batch(c, kind, &ns)); // not measured
@@ -187,14 +189,14 @@ static quern_status measure(launch_case *c, table *t)
         bench_runtime_add(t, names[kind], timing, "ns");
     }
     double over = medians[0] - medians[1];
-    bench_runtime_add(t, "launch over bare, CUfunction", (qn_timing){ over, over, over }, "ns");
+    bench_runtime_add(t, "launch over bare, CUfunction", (qn_timing){over, over, over}, "ns");
     DEVICE_TRY(&c->bench->device, cuStreamSynchronize, c->bench->stream);
     return QUERN_OK;
 }
 
 quern_status bench_launch(const bench *b, const runtime_case *spec, table *t)
 {
-    launch_case c = { .bench = b, .spec = spec };
+    launch_case c = {.bench = b, .spec = spec};
     quern_status status = spec->family->args_bytes <= sizeof c.args ? prepare(&c) : QUERN_INTERNAL;
     if (status == QUERN_OK) status = measure(&c, t);
     for (size_t i = 0; i < c.memory_count; i++) (void)b->device.driver->cuMemFree(c.memory[i]);

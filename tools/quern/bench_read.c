@@ -32,7 +32,7 @@ typedef struct read_params {
 
 static const struct shape {
     int threads, ctas, unroll; // CTAs an SM
-} shapes[] = { { 512, 2, 8 }, { 512, 4, 4 }, { 1024, 2, 4 }, { 256, 8, 4 } };
+} shapes[] = {{512, 2, 8}, {512, 4, 4}, {1024, 2, 4}, {256, 8, 4}};
 
 typedef struct read_case {
     const bench_data *data;
@@ -71,9 +71,9 @@ static quern_status time_shape(const bench *b, const bench_data *data, const str
     uint32_t most = (uint32_t)(shape->ctas * b->device.sm_count);
     unsigned long long needed = (count + (unsigned)shape->threads - 1) / (unsigned)shape->threads;
     QN_TRY(prepare(b, shape, &kernel));
-    read_case c = { data, kernel, { NULL, count, (unsigned *)(uintptr_t)to, 0xFEDCBA98u }, { 1, 1, 1 } };
+    read_case c = {data, kernel, {NULL, count, (unsigned *)(uintptr_t)to, 0xFEDCBA98u}, {1, 1, 1}};
     c.grid[0] = needed == 0 ? 1 : needed < most ? (uint32_t)needed : most;
-    qn_timing_request request = { enqueue, &c, qn_timing_launches(data->copies, 20), b->repeats };
+    qn_timing_request request = {enqueue, &c, qn_timing_launches(data->copies, 20), b->repeats};
     quern_status status = qn_timing_graph(b->device.driver, &request, timing);
     quern_kernel_release(kernel);
     return status;

@@ -12,10 +12,10 @@
 
 static const char text[] =
     "prepare     a look-up that finds the op in memory, and its release\n"
-    "launch      the host's time for a launch, beside bare cuLaunchKernelEx calls of the same kernel on an empty stream\n"
-    "first       new process, warm database: open, prepare, launch and wait, over cuInit and context\n"
+    "launch      the host's time for a launch, beside bare cuLaunchKernelEx calls of the same kernel\n"
+    "first       new process, warm database: open, prepare, launch, wait, over cuInit and context\n"
     "compile     every kernel of the specs, without a database\n"
-    "Times are medians with the tenth and ninetieth percentile.\n";
+    "Times are medians with the tenth and ninetieth percentile. Without a GPU: compile times only.\n";
 
 static const char *const default_specs[] = {
     "softmax_topk V=50257 K=50 in=bf16",
@@ -29,9 +29,11 @@ static const char small_spec[] = "softmax_topk V=1024 K=8 in=bf16";
 // ---- tables
 
 static const table_column columns[] = {
-    { "measurement", "measurement", TABLE_TEXT, 0 }, { "median", "median", TABLE_REAL, 3 },
-    { "p10", "p10", TABLE_REAL, 3 },                 { "p90", "p90", TABLE_REAL, 3 },
-    { "unit", "unit", TABLE_TEXT, 0 },
+    {"measurement", "measurement", TABLE_TEXT, 0},
+    {"median", "median", TABLE_REAL, 3},
+    {"p10", "p10", TABLE_REAL, 3},
+    {"p90", "p90", TABLE_REAL, 3},
+    {"unit", "unit", TABLE_TEXT, 0},
 };
 
 table *bench_runtime_table(void)
@@ -62,7 +64,7 @@ static quern_status make_temporary(temporary *t)
 // The database and its side files have names that begin alike.
 static void remove_temporary(const temporary *t)
 {
-    static const char *const endings[] = { "", "-journal", ".lock", "-wal", "-shm" };
+    static const char *const endings[] = {"", "-journal", ".lock", "-wal", "-shm"};
     for (size_t i = 0; i < QN_COUNT(endings); i++) {
         char path[4300];
         snprintf(path, sizeof path, "%s%s", t->db, endings[i]);
@@ -160,16 +162,16 @@ static int run_bench(runtime_bench *r, char *const *specs, int count)
 
 int bench_runtime(int argc, char **argv)
 {
-    runtime_bench r = { .where = "gpu", .repeats = 200 };
+    runtime_bench r = {.where = "gpu", .repeats = 200};
     const command_option options[] = {
         COMMAND_OPTION_ARCH(&r.arch),
-        { "device", 0, "WHERE", COMMAND_STRING, &r.where, 0, 0, "gpu (default) or gpu:N" },
-        { "repeat", 0, "N", COMMAND_NUMBER, &r.repeats, 1, QN_TIMING_MAX_REPEATS, "samples of look-up and launch (200)" },
+        {"device", 0, "WHERE", COMMAND_STRING, &r.where, 0, 0, "gpu (default) or gpu:N"},
+        {"repeat", 0, "N", COMMAND_NUMBER, &r.repeats, 1, QN_TIMING_MAX_REPEATS, "samples of look-up and launch (200)"},
         COMMAND_OPTION_JSON(&r.settings.json),
         COMMAND_OPTION_VERBOSE(&r.settings.verbose),
         COMMAND_OPTION_END,
     };
-    const command_syntax syntax = { "quern bench runtime [SPEC...] [options]", text, options };
+    const command_syntax syntax = {"quern bench runtime [SPEC...] [options]", text, options};
     int exit_status;
     if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
     if (argc > 1) return run_bench(&r, argv + 1, argc - 1);

@@ -28,9 +28,11 @@ typedef struct topk_bench {
 } topk_bench;
 
 static const char text[] =
-    "Times graph replays of many launches whose inputs rotate over more than twice the L2. 'read' is a plain read of the\n"
-    "same bytes in the same run, 'x read' how many of those a call takes; us are medians, with the tenth and ninetieth\n"
-    "percentile. Without --rows, --V, --K and --in: a fixed list of shapes of language models. Lists are '1,8,64'.\n";
+    "Times graph replays of many launches whose inputs rotate over more than twice the L2. 'read' is a\n"
+    "plain read of the same bytes in the same run, 'x read' how many of those a call takes; us are\n"
+    "medians, with the tenth and ninetieth percentile. Results are checked against the host reference\n"
+    "first. Without --rows, --V, --K and --in: a fixed list of shapes of language models. Lists are\n"
+    "'1,8,64'.\n";
 
 // ---- cases
 
@@ -42,14 +44,18 @@ static void add_default_cases(topk_bench *t)
         quern_dtype in;
         int64_t K[4];
     } list[] = {
-        { 1, 128256, QUERN_BF16, { 8, 50, 256, 1024 } },   { 8, 128256, QUERN_BF16, { 8, 50, 256, 1024 } },
-        { 30, 128256, QUERN_BF16, { 8, 50, 256, 1024 } },  { 64, 128256, QUERN_BF16, { 8, 50, 256, 1024 } },
-        { 256, 50257, QUERN_BF16, { 256 } },               { 256, 50257, QUERN_F32, { 256 } },
-        { 4096, 128256, QUERN_BF16, { 8, 50, 256, 1024 } }, { 4096, 128256, QUERN_F32, { 8, 50, 256, 1024 } },
+        {1, 128256, QUERN_BF16, {8, 50, 256, 1024}},
+        {8, 128256, QUERN_BF16, {8, 50, 256, 1024}},
+        {30, 128256, QUERN_BF16, {8, 50, 256, 1024}},
+        {64, 128256, QUERN_BF16, {8, 50, 256, 1024}},
+        {256, 50257, QUERN_BF16, {256}},
+        {256, 50257, QUERN_F32, {256}},
+        {4096, 128256, QUERN_BF16, {8, 50, 256, 1024}},
+        {4096, 128256, QUERN_F32, {8, 50, 256, 1024}},
     };
     for (size_t i = 0; i < QN_COUNT(list); i++)
         for (size_t k = 0; k < QN_COUNT(list[i].K) && list[i].K[k]; k++)
-            t->cases[t->case_count++] = (topk_case){ list[i].rows, list[i].V, list[i].K[k], list[i].in };
+            t->cases[t->case_count++] = (topk_case){list[i].rows, list[i].V, list[i].K[k], list[i].in};
 }
 
 // "1,8,64"; NULL means the one default.
@@ -72,13 +78,13 @@ static quern_status parse_list(const char *option, const char *word, int64_t ini
 
 static quern_status parse_types(const char *word, quern_dtype initial, int64_t *list, size_t *count)
 {
-    static const quern_dtype known[] = { QUERN_F32, QUERN_F16, QUERN_BF16 };
+    static const quern_dtype known[] = {QUERN_F32, QUERN_F16, QUERN_BF16};
     *count = 0;
     if (!word) list[(*count)++] = initial;
     while (word && *word) {
         size_t length = strcspn(word, ","), i = 0;
-        while (i < QN_COUNT(known) && (strlen(qn_dtype_name(known[i])) != length ||
-                                       strncmp(qn_dtype_name(known[i]), word, length) != 0))
+        while (i < QN_COUNT(known) &&
+               (strlen(qn_dtype_name(known[i])) != length || strncmp(qn_dtype_name(known[i]), word, length) != 0))
             i++;
         if (i == QN_COUNT(known) || *count == MAX_LIST)
             return qn_fail(QUERN_BAD_VALUE, "--in: '%.*s' is not f32, f16 or bf16", (int)length, word);
@@ -103,7 +109,7 @@ static quern_status add_cases(topk_bench *t)
         for (size_t v = 0; v < V_count; v++)
             for (size_t r = 0; r < row_count; r++)
                 for (size_t k = 0; k < K_count; k++)
-                    t->cases[t->case_count++] = (topk_case){ rows[r], V[v], K[k], (quern_dtype)in[d] };
+                    t->cases[t->case_count++] = (topk_case){rows[r], V[v], K[k], (quern_dtype)in[d]};
     for (size_t i = 0; real && i < t->case_count; i++)
         if (t->cases[i].V != t->data.real.shape.extent[1] || t->cases[i].in != t->data.real.dtype)
             return qn_fail(QUERN_BAD_VALUE, "--data: the file has V = %lld and %s, which --V and --in must name",
@@ -213,8 +219,10 @@ static quern_status copy_row(const topk_run *r, size_t copy, int64_t row, const 
     size_t row_bytes = (size_t)spec->V * qn_dtype_bytes(spec->in), K = (size_t)spec->K;
     size_t index_bytes = K * qn_dtype_bytes(spec->index);
     DEVICE_TRY(d, cuMemcpyDtoH, c->logits, bench_data_copy(&r->bench->data, copy) + (size_t)row * row_bytes, row_bytes);
-    DEVICE_TRY(d, cuMemcpyDtoH, c->values, (CUdeviceptr)(uintptr_t)(r->args.values + (size_t)row * K), K * sizeof(float));
-    DEVICE_TRY(d, cuMemcpyDtoH, c->indices, (CUdeviceptr)(uintptr_t)r->args.indices + (size_t)row * index_bytes, index_bytes);
+    DEVICE_TRY(d, cuMemcpyDtoH, c->values, (CUdeviceptr)(uintptr_t)(r->args.values + (size_t)row * K),
+               K * sizeof(float));
+    DEVICE_TRY(d, cuMemcpyDtoH, c->indices, (CUdeviceptr)(uintptr_t)r->args.indices + (size_t)row * index_bytes,
+               index_bytes);
     return QUERN_OK;
 }
 
@@ -233,10 +241,13 @@ static quern_status check_row(const topk_run *r, size_t copy, int64_t row, const
     double absolute = spec.value == QUERN_VALUE_LOGPROB ? 4e-6 : 1e-37;
     for (int64_t k = 0; k < spec.K; k++) {
         double got = c->values[k], want = c->want_values[k];
-        bool same = memcmp((char *)c->indices + (size_t)k * width, (char *)c->want_indices + (size_t)k * width, width) == 0;
-        if (same && (got == want || (isnan(got) && isnan(want)) || fabs(got - want) <= 2e-5 * fabs(want) + absolute)) continue;
-        return qn_fail(QUERN_INTERNAL, "%s, %lld rows: row %lld, place %lld is wrong: value %.9g, expected %.9g%s", r->spec_text,
-                       (long long)r->shape->rows, (long long)row, (long long)k, got, want, same ? "" : ", another index");
+        bool same =
+            memcmp((char *)c->indices + (size_t)k * width, (char *)c->want_indices + (size_t)k * width, width) == 0;
+        if (same && (got == want || (isnan(got) && isnan(want)) || fabs(got - want) <= 2e-5 * fabs(want) + absolute))
+            continue;
+        return qn_fail(QUERN_INTERNAL, "%s, %lld rows: row %lld, place %lld is wrong: value %.9g, expected %.9g%s",
+                       r->spec_text, (long long)r->shape->rows, (long long)row, (long long)k, got, want,
+                       same ? "" : ", another index");
     }
     return QUERN_OK;
 }
@@ -255,8 +266,8 @@ static quern_status check(topk_run *r)
     size_t K = (size_t)r->shape->K, V = (size_t)r->shape->V;
     char *memory = malloc(4 * V + 24 * K);
     if (!memory) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory");
-    checked_row c = { memory + 24 * K, memory, memory + 8 * K, (float *)(memory + 16 * K), (float *)(memory + 20 * K) };
-    const size_t copies[] = { 0, r->bench->data.copies - 1 };
+    checked_row c = {memory + 24 * K, memory, memory + 8 * K, (float *)(memory + 16 * K), (float *)(memory + 20 * K)};
+    const size_t copies[] = {0, r->bench->data.copies - 1};
     quern_status status = QUERN_OK;
     for (size_t i = 0; i < QN_COUNT(copies) && status == QUERN_OK; i++) {
         const device *d = &r->bench->bench.device;
@@ -272,13 +283,20 @@ static quern_status check(topk_run *r)
 // ---- the table
 
 static const table_column columns[] = {
-    { "rows", "rows", TABLE_INT, 0 },       { "V", "V", TABLE_INT, 0 },
-    { "in", "in", TABLE_TEXT, 0 },          { "K", "K", TABLE_INT, 0 },
-    { "us", "us", TABLE_REAL, 2 },          { "p10", "us_p10", TABLE_REAL, 2 },
-    { "p90", "us_p90", TABLE_REAL, 2 },     { "GB/s", "gb_per_s", TABLE_REAL, 0 },
-    { "read us", "read_us", TABLE_REAL, 2 }, { "x read", "ratio_to_read", TABLE_REAL, 3 },
-    { NULL, "launches", TABLE_INT, 0 },     { NULL, "copies", TABLE_INT, 0 },
-    { "configuration", "configuration", TABLE_TEXT, 0 }, { NULL, "spec", TABLE_TEXT, 0 },
+    {"rows", "rows", TABLE_INT, 0},
+    {"V", "V", TABLE_INT, 0},
+    {"in", "in", TABLE_TEXT, 0},
+    {"K", "K", TABLE_INT, 0},
+    {"us", "us", TABLE_REAL, 2},
+    {"p10", "us_p10", TABLE_REAL, 2},
+    {"p90", "us_p90", TABLE_REAL, 2},
+    {"GB/s", "gb_per_s", TABLE_REAL, 0},
+    {"read us", "read_us", TABLE_REAL, 2},
+    {"x read", "ratio_to_read", TABLE_REAL, 3},
+    {NULL, "launches", TABLE_INT, 0},
+    {NULL, "copies", TABLE_INT, 0},
+    {"configuration", "configuration", TABLE_TEXT, 0},
+    {NULL, "spec", TABLE_TEXT, 0},
 };
 
 static void add_result(topk_bench *t, const topk_run *r, const qn_timing *timing, size_t launches)
@@ -289,7 +307,8 @@ static void add_result(topk_bench *t, const topk_run *r, const qn_timing *timing
     (void)quern_op_describe(r->op, quern_op_variant_for(r->op, &sizes), 0, &info);
     table_add(t->table, r->shape->rows, r->shape->V, qn_dtype_name(r->shape->in), r->shape->K, timing->median_us,
               timing->low_us, timing->high_us, (double)t->data.copy_bytes / timing->median_us * 1e-3, t->read.median_us,
-              timing->median_us / t->read.median_us, (int64_t)launches, (int64_t)t->data.copies, info.config, r->spec_text);
+              timing->median_us / t->read.median_us, (int64_t)launches, (int64_t)t->data.copies, info.config,
+              r->spec_text);
 }
 
 // ---- running
@@ -315,7 +334,7 @@ static quern_status time_case(topk_bench *t, topk_run *r)
     r->args.rows = r->shape->rows;
     QN_TRY(check(r));
     size_t launches = qn_timing_launches(t->data.copies, LEAST_LAUNCHES);
-    qn_timing_request request = { enqueue, r, launches, t->bench.repeats };
+    qn_timing_request request = {enqueue, r, launches, t->bench.repeats};
     QN_TRY(qn_timing_graph(t->bench.device.driver, &request, &timing));
     add_result(t, r, &timing, launches);
     return QUERN_OK;
@@ -324,7 +343,7 @@ static quern_status time_case(topk_bench *t, topk_run *r)
 static quern_status run_cases(topk_bench *t)
 {
     for (size_t i = 0; i < t->case_count; i++) {
-        topk_run r = { .bench = t, .shape = &t->cases[i], .args = QUERN_SOFTMAX_TOPK_ARGS_INIT };
+        topk_run r = {.bench = t, .shape = &t->cases[i], .args = QUERN_SOFTMAX_TOPK_ARGS_INIT};
         command_progress(i, t->case_count, "softmax_topk");
         quern_status status = time_case(t, &r);
         release(&r);
@@ -372,25 +391,25 @@ static int run_bench(topk_bench *t, const char *where, int64_t repeats)
 
 int bench_softmax_topk(int argc, char **argv)
 {
-    static topk_bench t = { .data_word = "random" };
+    static topk_bench t = {.data_word = "random"};
     const char *where = "gpu";
     int64_t repeats = 20;
     const command_option options[] = {
-        { "rows", 0, "LIST", COMMAND_STRING, &t.rows, 0, 0, "rows (default 4096)" },
-        { "V", 0, "LIST", COMMAND_STRING, &t.V, 0, 0, "vocabularies (default 128256)" },
-        { "K", 0, "LIST", COMMAND_STRING, &t.K, 0, 0, "winners a row (default 256)" },
-        { "in", 0, "LIST", COMMAND_STRING, &t.in, 0, 0, "types of the logits (default bf16)" },
-        { "data", 0, "KIND", COMMAND_STRING, &t.data_word, 0, 0, "random, ties, two, sorted, equal or real:FILE.npy" },
-        { "with", 0, "FIELDS", COMMAND_STRING, &t.with, 0, 0, "more fields of the spec: 'lse=1 value=logprob'" },
-        { "config", 0, "TEXT", COMMAND_STRING, &t.config_text, 0, 0, "this configuration: 'plan=... block=...'" },
-        { "repeat", 0, "N", COMMAND_NUMBER, &repeats, 1, QN_TIMING_MAX_REPEATS, "measured replays of each graph (20)" },
-        { "device", 0, "WHERE", COMMAND_STRING, &where, 0, 0, "gpu (default) or gpu:N" },
+        {"rows", 0, "LIST", COMMAND_STRING, &t.rows, 0, 0, "rows (default 4096)"},
+        {"V", 0, "LIST", COMMAND_STRING, &t.V, 0, 0, "vocabularies (default 128256)"},
+        {"K", 0, "LIST", COMMAND_STRING, &t.K, 0, 0, "winners a row (default 256)"},
+        {"in", 0, "LIST", COMMAND_STRING, &t.in, 0, 0, "types of the logits (default bf16)"},
+        {"data", 0, "KIND", COMMAND_STRING, &t.data_word, 0, 0, "random, ties, two, sorted, equal or real:FILE.npy"},
+        {"with", 0, "FIELDS", COMMAND_STRING, &t.with, 0, 0, "more fields of the spec: 'lse=1 value=logprob'"},
+        {"config", 0, "TEXT", COMMAND_STRING, &t.config_text, 0, 0, "this configuration: 'plan=... block=...'"},
+        {"repeat", 0, "N", COMMAND_NUMBER, &repeats, 1, QN_TIMING_MAX_REPEATS, "measured replays of each graph (20)"},
+        {"device", 0, "WHERE", COMMAND_STRING, &where, 0, 0, "gpu (default) or gpu:N"},
         COMMAND_OPTION_DB(&t.settings.db),
         COMMAND_OPTION_JSON(&t.settings.json),
         COMMAND_OPTION_VERBOSE(&t.settings.verbose),
         COMMAND_OPTION_END,
     };
-    const command_syntax syntax = { "quern bench softmax_topk [options]", text, options };
+    const command_syntax syntax = {"quern bench softmax_topk [options]", text, options};
     int exit_status;
     if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
     if (argc > 1) return command_usage("unexpected operand '%s'", argv[1]);

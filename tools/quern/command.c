@@ -14,14 +14,22 @@ static char command_name[64]; // "warm", "bench runtime": of the options that we
 
 // ---- messages
 
+// One message, whole, whichever threads write others.
+static void say(const char *format, va_list list, const char *tail)
+{
+    command_progress_clear();
+    flockfile(stderr);
+    fputs("quern: ", stderr);
+    vfprintf(stderr, format, list);
+    fputs(tail, stderr);
+    funlockfile(stderr);
+}
+
 int command_fail(const char *format, ...)
 {
     va_list list;
     va_start(list, format);
-    command_progress_clear();
-    fputs("quern: ", stderr);
-    vfprintf(stderr, format, list);
-    fputc('\n', stderr);
+    say(format, list, "\n");
     va_end(list);
     return COMMAND_FAILED;
 }
@@ -29,10 +37,10 @@ int command_fail(const char *format, ...)
 int command_usage(const char *format, ...)
 {
     va_list list;
+    char tail[96];
+    snprintf(tail, sizeof tail, "\nSee 'quern %s%s--help'.\n", command_name, *command_name ? " " : "");
     va_start(list, format);
-    fputs("quern: ", stderr);
-    vfprintf(stderr, format, list);
-    fprintf(stderr, "\nSee 'quern %s%s--help'.\n", command_name, *command_name ? " " : "");
+    say(format, list, tail);
     va_end(list);
     return COMMAND_USAGE;
 }
@@ -41,10 +49,7 @@ void command_note(const char *format, ...)
 {
     va_list list;
     va_start(list, format);
-    command_progress_clear();
-    fputs("quern: ", stderr);
-    vfprintf(stderr, format, list);
-    fputc('\n', stderr);
+    say(format, list, "\n");
     va_end(list);
 }
 
@@ -92,7 +97,7 @@ static void print_help(const command_syntax *syntax)
     if (syntax->text) printf("\n%s", syntax->text);
     printf("\n");
     for (const command_option *option = syntax->options; option->name; option++) print_option(option);
-    static const command_option help = { "help", 'h', NULL, COMMAND_FLAG, NULL, 0, 0, "print this" };
+    static const command_option help = {"help", 'h', NULL, COMMAND_FLAG, NULL, 0, 0, "print this"};
     print_option(&help);
 }
 
@@ -102,14 +107,14 @@ static void build_getopt(const command_option *options, struct option *longs, ch
     size_t n = 0, letters = 0;
     shorts[letters++] = ':'; // a missing value is told from an unknown option
     for (; options[n].name; n++) {
-        longs[n] = (struct option){ options[n].name, options[n].value ? required_argument : no_argument, NULL,
-                                    FIRST_LONG + (int)n };
+        longs[n] = (struct option){options[n].name, options[n].value ? required_argument : no_argument, NULL,
+                                   FIRST_LONG + (int)n};
         if (!options[n].letter) continue;
         shorts[letters++] = options[n].letter;
         if (options[n].value) shorts[letters++] = ':';
     }
-    longs[n++] = (struct option){ "help", no_argument, NULL, HELP };
-    longs[n] = (struct option){ NULL, 0, NULL, 0 };
+    longs[n++] = (struct option){"help", no_argument, NULL, HELP};
+    longs[n] = (struct option){NULL, 0, NULL, 0};
     shorts[letters++] = HELP;
     shorts[letters] = 0;
 }
@@ -148,10 +153,16 @@ static bool store_repeat(const command_option *option, const char *value)
 static bool store_option(const command_option *option, const char *value)
 {
     switch (option->type) {
-    case COMMAND_FLAG: *(bool *)option->target = true; return true;
-    case COMMAND_STRING: *(const char **)option->target = value; return true;
-    case COMMAND_NUMBER: return store_number(option, value);
-    case COMMAND_REPEAT: return store_repeat(option, value);
+    case COMMAND_FLAG:
+        *(bool *)option->target = true;
+        return true;
+    case COMMAND_STRING:
+        *(const char **)option->target = value;
+        return true;
+    case COMMAND_NUMBER:
+        return store_number(option, value);
+    case COMMAND_REPEAT:
+        return store_repeat(option, value);
     }
     return false;
 }
@@ -160,7 +171,7 @@ static bool store_option(const command_option *option, const char *value)
 static void report_bad_option(int code, char **argv)
 {
     const char *word = argv[optind - 1];
-    char letter[3] = { '-', (char)optopt, 0 };
+    char letter[3] = {'-', (char)optopt, 0};
     bool is_long = optopt == 0 || optopt >= FIRST_LONG;
     if (code == ':')
         command_usage("option '%s' needs a value", is_long ? word : letter);
@@ -174,7 +185,8 @@ static void report_bad_option(int code, char **argv)
 static void remember_name(const char *usage, const char *own)
 {
     const char *words = usage + strlen("quern "), *found = strstr(words, own);
-    snprintf(command_name, sizeof command_name, "%.*s", found ? (int)(found - words + (ptrdiff_t)strlen(own)) : 0, words);
+    snprintf(command_name, sizeof command_name, "%.*s", found ? (int)(found - words + (ptrdiff_t)strlen(own)) : 0,
+             words);
 }
 
 bool command_parse(const command_syntax *syntax, int *argc, char **argv, int *exit_status)
@@ -215,7 +227,7 @@ static void print_log(void *user, quern_log_level level, const char *line)
 {
     const bool *verbose = user;
     if (*verbose) {
-        fprintf(stderr, "quern: %s\n", line);
+        command_note("%s", line);
     } else if (level <= QUERN_LOG_WARNING) {
         const char *text = strchr(line, ',');
         text = text ? strchr(text + 1, ',') : NULL;
@@ -226,7 +238,8 @@ static void print_log(void *user, quern_log_level level, const char *line)
 static quern_status probe_database(const char *file)
 {
     quern_store store;
-    qn_sqlite_options options = { .file = file, .access = QN_SQLITE_READ_WRITE, .busy_timeout_ms = 5000, .cap_bytes = -1 };
+    qn_sqlite_options options = {
+        .file = file, .access = QN_SQLITE_READ_WRITE, .busy_timeout_ms = 5000, .cap_bytes = -1};
     QN_TRY(qn_sqlite_open(&options, &store));
     quern_status status = qn_sqlite_probe(&store);
     qn_sqlite_close(&store);

@@ -17,13 +17,13 @@ enum { COMMAND_OK = 0, COMMAND_FAILED = 1, COMMAND_USAGE = 2 }; // exit statuses
 
 // The subcommands: name, what `quern --help` says of it. Each is a function command_NAME in its own file, which gets
 // argv[0] = NAME and returns an exit status.
-#define COMMAND_LIST(X)                                                      \
-    X(run, "run a spec on .npy files")                                       \
-    X(warm, "compile specs into a database; needs no GPU")                   \
-    X(cache, "list, check, merge, prune, seal and mend databases")           \
-    X(show, "plan, source, key and resources of a spec's kernels")           \
-    X(ops, "the families: fields, sizes, tensors, choices")                  \
-    X(doctor, "what was found on this machine, and what to do about the rest") \
+#define COMMAND_LIST(X)                                                                                                \
+    X(run, "run a spec on .npy files")                                                                                 \
+    X(warm, "compile specs into a database; needs no GPU")                                                             \
+    X(cache, "list, check, merge, prune, seal and mend databases")                                                     \
+    X(show, "plan, source, key and resources of a spec's kernels")                                                     \
+    X(ops, "the families: fields, sizes, tensors, choices")                                                            \
+    X(doctor, "what was found on this machine, and what to do about the rest")                                         \
     X(bench, "time a family, or the library itself")
 
 #define X(name, doc) int command_##name(int argc, char **argv);
@@ -56,13 +56,26 @@ typedef struct command_option {
 } command_option;
 
 // Options that mean the same everywhere, for option tables. --help is added by command_parse.
-#define COMMAND_OPTION_JSON(target) { "json", 0, NULL, COMMAND_FLAG, (target), 0, 0, "print JSON, for scripts" }
-#define COMMAND_OPTION_DB(target)                                                              \
-    { "db", 0, "FILE", COMMAND_STRING, (target), 0, 0, "the database (default: the user's cache)" }
-#define COMMAND_OPTION_ARCH(target)                                                                    \
-    { "arch", 0, "A,B", COMMAND_STRING, (target), 0, 0, "architectures (default: every device present)" }
-#define COMMAND_OPTION_VERBOSE(target) { "verbose", 'v', NULL, COMMAND_FLAG, (target), 0, 0, "log lines on stderr" }
-#define COMMAND_OPTION_END { NULL, 0, NULL, COMMAND_FLAG, NULL, 0, 0, NULL }
+#define COMMAND_OPTION_JSON(target)                                                                                    \
+    {                                                                                                                  \
+        "json", 0, NULL, COMMAND_FLAG, (target), 0, 0, "print JSON, for scripts"                                       \
+    }
+#define COMMAND_OPTION_DB(target)                                                                                      \
+    {                                                                                                                  \
+        "db", 0, "FILE", COMMAND_STRING, (target), 0, 0, "the database (default: the user's cache)"                    \
+    }
+#define COMMAND_OPTION_ARCH(target)                                                                                    \
+    {                                                                                                                  \
+        "arch", 0, "A,B", COMMAND_STRING, (target), 0, 0, "architectures (default: every device present)"              \
+    }
+#define COMMAND_OPTION_VERBOSE(target)                                                                                 \
+    {                                                                                                                  \
+        "verbose", 'v', NULL, COMMAND_FLAG, (target), 0, 0, "log lines on stderr"                                      \
+    }
+#define COMMAND_OPTION_END                                                                                             \
+    {                                                                                                                  \
+        NULL, 0, NULL, COMMAND_FLAG, NULL, 0, 0, NULL                                                                  \
+    }
 
 typedef struct command_syntax {
     const char *usage;             // lines of "quern warm SPEC… [options]", without the word usage

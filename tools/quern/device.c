@@ -13,7 +13,7 @@ quern_status device_check(const device *d, const char *call, CUresult result)
 
 quern_status device_count(int *count)
 {
-    device d = { 0 };
+    device d = {0};
     int n = 0;
     QN_TRY(qn_driver_load(NULL, &d.driver));
     DEVICE_TRY(&d, cuDeviceGetCount, &n);
@@ -30,7 +30,7 @@ static quern_status attribute(const device *d, CUdevice_attribute which, int *va
 
 quern_status device_look(int ordinal, device *out)
 {
-    device d = { .ordinal = ordinal };
+    device d = {.ordinal = ordinal};
     int count, major, minor, l2;
     size_t memory;
     QN_TRY(device_count(&count));

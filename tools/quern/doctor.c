@@ -28,13 +28,14 @@ static const char text[] =
     "States: ok; none: not there, and what to do if it is wanted; bad: there and unusable. Changes nothing.\n";
 
 static const table_column columns[] = {
-    { "part", "part", TABLE_TEXT, 0 },
-    { "state", "state", TABLE_TEXT, 0 },
-    { "found", "found", TABLE_TEXT, 0 },
-    { NULL, "advice", TABLE_TEXT, 0 },
+    {"part", "part", TABLE_TEXT, 0},
+    {"state", "state", TABLE_TEXT, 0},
+    {"found", "found", TABLE_TEXT, 0},
+    {NULL, "advice", TABLE_TEXT, 0},
 };
 
-static void say(doctor *d, const char *part, const char *state, const char *advice, const char *format, ...) QN_PRINTF(5, 6);
+static void say(doctor *d, const char *part, const char *state, const char *advice, const char *format, ...)
+    QN_PRINTF(5, 6);
 static void say(doctor *d, const char *part, const char *state, const char *advice, const char *format, ...)
 {
     char found[2048];
@@ -62,8 +63,9 @@ static void look_at_device(doctor *d, int ordinal)
     qn_text names = QN_TEXT_INIT;
     for (size_t i = 0; i < count; i++) qn_text_putf(&names, "%s%s", i ? ", " : "", targets[i]->name);
     say(d, part, count ? "ok" : "none", count ? NULL : "Quern has no plans for this device",
-        "%s, compute capability %d.%d, %d SMs, %lld GiB, L2 %lld MiB, served by %s", g.name, g.cc / 10, g.cc % 10, g.sm_count,
-        (long long)(g.memory_bytes >> 30), (long long)(g.l2_bytes >> 20), count ? qn_text_string(&names) : "no target");
+        "%s, compute capability %d.%d, %d SMs, %lld GiB, L2 %lld MiB, served by %s", g.name, g.cc / 10, g.cc % 10,
+        g.sm_count, (long long)(g.memory_bytes >> 30), (long long)(g.l2_bytes >> 20),
+        count ? qn_text_string(&names) : "no target");
     qn_text_fini(&names);
 }
 
@@ -73,9 +75,10 @@ static void look_at_driver(doctor *d)
     int version = 0, count = 0;
     quern_status status = qn_driver_load(NULL, &driver);
     if (status != QUERN_OK) {
-        const char *advice = status == QUERN_DRIVER_NOT_FOUND
-                                 ? "only launches need it: install the NVIDIA driver, or pass its libcuda.so.1 into the container"
-                                 : "only launches need it: is the driver loaded (nvidia-smi), is a GPU given to this container?";
+        const char *advice =
+            status == QUERN_DRIVER_NOT_FOUND
+                ? "only launches need it: install the NVIDIA driver, or pass its libcuda.so.1 into the container"
+                : "only launches need it: is the driver loaded (nvidia-smi), is a GPU given to this container?";
         say(d, "driver", status == QUERN_DRIVER_TOO_OLD ? "bad" : "none", advice, "%s", quern_message());
         return;
     }
@@ -101,7 +104,8 @@ static void look_at_builtins(doctor *d, const qn_nvrtc *nvrtc)
     glob_t found;
     char pattern[600];
     const char *slash = strrchr(nvrtc->path, '/');
-    snprintf(pattern, sizeof pattern, "%.*s/libnvrtc-builtins.so*", slash ? (int)(slash - nvrtc->path) : 0, nvrtc->path);
+    snprintf(pattern, sizeof pattern, "%.*s/libnvrtc-builtins.so*", slash ? (int)(slash - nvrtc->path) : 0,
+             nvrtc->path);
     if (slash && glob(pattern, 0, NULL, &found) == 0) {
         say(d, "builtins", "ok", NULL, "%s", found.gl_pathv[found.gl_pathc - 1]);
         globfree(&found);
@@ -114,13 +118,13 @@ static void look_at_builtins(doctor *d, const qn_nvrtc *nvrtc)
 // Whether it really compiles: a library without its builtins is found and fails here.
 static void try_compile(doctor *d, const qn_nvrtc *nvrtc)
 {
-    static const char *const options[] = { "--gpu-architecture=sm_90a" };
-    const qn_compile request = { .source = "extern \"C\" __global__ void quern_doctor(int *p) { *p = 1; }\n",
-                                 .name = "doctor.cu",
-                                 .options = options,
-                                 .option_count = QN_COUNT(options),
-                                 .timeout_ms = 60000 };
-    qn_compiled compiled = { 0 };
+    static const char *const options[] = {"--gpu-architecture=sm_90a"};
+    const qn_compile request = {.source = "extern \"C\" __global__ void quern_doctor(int *p) { *p = 1; }\n",
+                                .name = "doctor.cu",
+                                .options = options,
+                                .option_count = QN_COUNT(options),
+                                .timeout_ms = 60000};
+    qn_compiled compiled = {0};
     if (qn_nvrtc_compile(nvrtc, &request, &compiled) == QUERN_OK)
         say(d, "compile", "ok", NULL, "a small kernel for sm_90a in %lld ms", (long long)(compiled.compile_us / 1000));
     else
@@ -134,9 +138,8 @@ static void look_at_nvrtc(doctor *d)
     qn_text known = QN_TEXT_INIT, unknown = QN_TEXT_INIT;
     if (qn_nvrtc_load(qn_environment("QUERN_NVRTC", false), &nvrtc) != QUERN_OK) {
         say(d, "nvrtc", "none",
-            "only compiling needs it, a filled cache does not: install a CUDA toolkit of 12 or 13, or the wheel "
-            "nvidia-cuda-nvrtc, or name the file in QUERN_NVRTC",
-            "%s", quern_message());
+            "only compiling needs it: install a CUDA toolkit or the wheel nvidia-cuda-nvrtc, or set QUERN_NVRTC", "%s",
+            quern_message());
         return;
     }
     say(d, "nvrtc", "ok", NULL, "%s, %s", nvrtc->path, nvrtc->identity);
@@ -182,8 +185,7 @@ static void look_at_space(doctor *d, const char *directory)
         free_mib < 16 ? "without space kernels are kept in memory only: free some, or set QUERN_CACHE_DIR" : NULL,
         "%lld MiB for %s", free_mib, existing);
     if (qn_is_network_fs(existing, &kind))
-        say(d, "file system", "none", "on a network file system the database is read and not written: set QUERN_CACHE_DIR to "
-                                      "a local folder",
+        say(d, "file system", "none", "a database here is read and not written: set QUERN_CACHE_DIR to a local folder",
             "%s is on %s", existing, kind);
     else
         say(d, "file system", "ok", NULL, "local");
@@ -195,7 +197,8 @@ static void look_at_directory(doctor *d, const char *directory)
     if (lstat(directory, &info) != 0 && errno == ENOENT)
         say(d, "cache folder", "ok", NULL, "%s (from %s), made when it is first needed", directory, directory_source());
     else if (qn_directory_check(directory) == QUERN_OK)
-        say(d, "cache folder", "ok", NULL, "%s (from %s), mode %04o", directory, directory_source(), info.st_mode & 07777u);
+        say(d, "cache folder", "ok", NULL, "%s (from %s), mode %04o", directory, directory_source(),
+            info.st_mode & 07777u);
     else
         say(d, "cache folder", "bad", "until then kernels are kept in memory only", "%s", quern_message());
 }
@@ -204,7 +207,8 @@ static void look_at_database(doctor *d, const char *part, const char *file)
 {
     quern_store store;
     qn_sqlite_info info;
-    const qn_sqlite_options options = { .file = file, .access = QN_SQLITE_READ_ONLY, .busy_timeout_ms = 1000, .cap_bytes = -1 };
+    const qn_sqlite_options options = {
+        .file = file, .access = QN_SQLITE_READ_ONLY, .busy_timeout_ms = 1000, .cap_bytes = -1};
     if (!qn_file_exists(file)) {
         say(d, part, "none", "made when the first kernel is kept ('quern warm')", "%s", file);
         return;
@@ -217,7 +221,8 @@ static void look_at_database(doctor *d, const char *part, const char *file)
     }
     if (status == QUERN_OK)
         say(d, part, "ok", NULL, "%s: %lld kernels, %.1f MiB, schema %d%s%s", file, (long long)info.entries,
-            (double)info.file_bytes / 1048576, info.schema, info.sealed ? ", sealed" : "", info.read_only ? ", read-only" : "");
+            (double)info.file_bytes / 1048576, info.schema, info.sealed ? ", sealed" : "",
+            info.read_only ? ", read-only" : "");
     else
         say(d, part, "bad", "'quern cache verify' says more, 'quern cache repair' sets a damaged file aside", "%s",
             quern_message());
@@ -284,12 +289,13 @@ static bool find_program(const char *name, char *out, size_t bytes)
 
 static void look_at_compiler(doctor *d)
 {
-    static const char *const names[] = { "g++", "clang++", "c++" };
+    static const char *const names[] = {"g++", "clang++", "c++"};
     char program[4096], command[4200], line[200] = "";
     size_t i = 0;
     while (i < QN_COUNT(names) && !find_program(names[i], program, sizeof program)) i++;
     if (i == QN_COUNT(names)) {
-        say(d, "C++ compiler", "none", "only 'quern run --device model' needs it: install g++ or clang++", "neither g++ nor clang++");
+        say(d, "C++ compiler", "none", "only 'quern run --device model' needs it: install g++ or clang++",
+            "neither g++ nor clang++");
         return;
     }
     snprintf(command, sizeof command, "%s --version", names[i]);
@@ -301,8 +307,9 @@ static void look_at_compiler(doctor *d)
 
 static void look_at_environment(doctor *d)
 {
-    static const char *const names[] = { "QUERN_CACHE_DIR", "QUERN_SEALED", "QUERN_NVRTC", "QUERN_TEMPLATES", "QUERN_MODE",
-                                         "XDG_CACHE_HOME", "CUDA_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES" };
+    static const char *const names[] = {"QUERN_CACHE_DIR", "QUERN_SEALED", "QUERN_NVRTC",
+                                        "QUERN_TEMPLATES", "QUERN_MODE",   "XDG_CACHE_HOME",
+                                        "CUDA_PATH",       "CUDA_HOME",    "CUDA_VISIBLE_DEVICES"};
     for (size_t i = 0; i < QN_COUNT(names); i++) {
         const char *value = qn_environment(names[i], false);
         if (value) say(d, "environment", "ok", NULL, "%s=%s", names[i], value);
@@ -328,10 +335,10 @@ static void print_parts(const doctor *d)
 
 int command_doctor(int argc, char **argv)
 {
-    doctor d = { 0 };
+    doctor d = {0};
     bool json = false;
-    const command_option options[] = { COMMAND_OPTION_DB(&d.db), COMMAND_OPTION_JSON(&json), COMMAND_OPTION_END };
-    const command_syntax syntax = { "quern doctor [options]", text, options };
+    const command_option options[] = {COMMAND_OPTION_DB(&d.db), COMMAND_OPTION_JSON(&json), COMMAND_OPTION_END};
+    const command_syntax syntax = {"quern doctor [options]", text, options};
     int exit_status;
     if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
     if (argc > 1) return command_usage("unexpected operand '%s'", argv[1]);

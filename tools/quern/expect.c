@@ -7,10 +7,10 @@
 #include "run.h"
 
 static const table_column columns[] = {
-    { "output", "output", TABLE_TEXT, 0 },        { "expected", "expected", TABLE_TEXT, 0 },
-    { "numbers", "numbers", TABLE_INT, 0 },       { "differ", "differ", TABLE_INT, 0 },
-    { NULL, "largest_absolute", TABLE_REAL, 0 },  { NULL, "largest_relative", TABLE_REAL, 0 },
-    { "largest difference", NULL, TABLE_TEXT, 0 },
+    {"output", "output", TABLE_TEXT, 0},         {"expected", "expected", TABLE_TEXT, 0},
+    {"numbers", "numbers", TABLE_INT, 0},        {"differ", "differ", TABLE_INT, 0},
+    {NULL, "largest_absolute", TABLE_REAL, 0},   {NULL, "largest_relative", TABLE_REAL, 0},
+    {"largest difference", NULL, TABLE_TEXT, 0},
 };
 
 table *expect_table(void)
@@ -92,11 +92,11 @@ static quern_status compare_one(const arrays *a, const char *word, size_t length
     const char *equals = memchr(word, '=', length);
     const bound_tensor *tensor = equals ? arrays_find(a, word, (size_t)(equals - word)) : NULL;
     if (!tensor || tensor->tensor->direction != QN_OUTPUT || !tensor->given)
-        return qn_fail(QUERN_UNKNOWN_ARGUMENT, "--expect %.*s: not OUTPUT=FILE.npy of an output of '%s'", (int)length, word,
-                       a->spec_text);
+        return qn_fail(QUERN_UNKNOWN_ARGUMENT, "--expect %.*s: not OUTPUT=FILE.npy of an output of '%s'", (int)length,
+                       word, a->spec_text);
     char file[4096];
     npy_array want;
-    difference d = { 0 };
+    difference d = {0};
     snprintf(file, sizeof file, "%.*s", (int)(word + length - equals - 1), equals + 1);
     QN_TRY(npy_read(file, &want));
     quern_status status = check_match(tensor, file, &want);

@@ -11,7 +11,7 @@ typedef struct subcommand {
 } subcommand;
 
 static const subcommand subcommands[] = {
-#define X(name, doc) { #name, doc, command_##name },
+#define X(name, doc) {#name, doc, command_##name},
     COMMAND_LIST(X)
 #undef X
 };

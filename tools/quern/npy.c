@@ -14,14 +14,15 @@
 
 #include "ops/family.h"
 
-static const unsigned char magic[6] = { 0x93, 'N', 'U', 'M', 'P', 'Y' };
+static const unsigned char magic[6] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
 
 static const struct npy_type {
     const char *descr;
     quern_dtype dtype;
-} types[] = { // the first of a dtype is the one that is written
-    { "<f4", QUERN_F32 },  { "<f2", QUERN_F16 }, { "<u2", QUERN_BF16 }, { "<V2", QUERN_BF16 }, { "|V2", QUERN_BF16 },
-    { "<i4", QUERN_I32 },  { "<i8", QUERN_I64 }, { "|u1", QUERN_U8 },   { "<u1", QUERN_U8 },
+} types[] = {
+    // the first of a dtype is the one that is written
+    {"<f4", QUERN_F32}, {"<f2", QUERN_F16}, {"<u2", QUERN_BF16}, {"<V2", QUERN_BF16}, {"|V2", QUERN_BF16},
+    {"<i4", QUERN_I32}, {"<i8", QUERN_I64}, {"|u1", QUERN_U8},   {"<u1", QUERN_U8},
 };
 
 // ---- shapes
@@ -88,7 +89,8 @@ static bool take_extent(scanner *s, int64_t *extent)
     take(s, ' ');
     const char *first = s->at;
     for (; s->at < s->end && *s->at >= '0' && *s->at <= '9'; s->at++)
-        if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, *s->at - '0', &value)) return false;
+        if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, *s->at - '0', &value))
+            return false;
     *extent = value;
     return s->at > first;
 }
@@ -122,8 +124,8 @@ static bool take_entry(scanner *s, const char *key, header *h)
 // True when the text is exactly the three entries, each once.
 static bool parse_dictionary(const char *text, size_t length, header *h)
 {
-    static const char *const keys[] = { "descr", "fortran_order", "shape" };
-    scanner s = { text, text + length };
+    static const char *const keys[] = {"descr", "fortran_order", "shape"};
+    scanner s = {text, text + length};
     unsigned seen = 0;
     if (!take(&s, '{')) return false;
     while (!take(&s, '}')) {
@@ -179,19 +181,20 @@ static quern_status read_lead(const source *s, size_t *header_at, size_t *header
 
 static quern_status read_header(const source *s, header *h, size_t *data_at)
 {
-    size_t at, bytes;
+    size_t at = 0, bytes = 0;
     QN_TRY(read_lead(s, &at, &bytes));
     if ((int64_t)(at + bytes) > s->size)
-        return qn_fail(QUERN_BAD_FILE, "%s: truncated: its header takes %zu bytes, the file has %lld", s->path, at + bytes,
-                       (long long)s->size);
+        return qn_fail(QUERN_BAD_FILE, "%s: truncated: its header takes %zu bytes, the file has %lld", s->path,
+                       at + bytes, (long long)s->size);
     char *text = malloc(bytes + 1);
     if (!text) return qn_fail(QUERN_OUT_OF_MEMORY, "%s: no memory for a header of %zu bytes", s->path, bytes);
     quern_status status = read_exactly(s, text, bytes);
     if (status == QUERN_OK && !parse_dictionary(text, bytes, h))
-        status = qn_fail(QUERN_BAD_FILE,
-                         "%s: its header is not {'descr': '...', 'fortran_order': ..., 'shape': (...)} of one plain type "
-                         "and at most %d axes",
-                         s->path, NPY_MAX_RANK);
+        status =
+            qn_fail(QUERN_BAD_FILE,
+                    "%s: its header is not {'descr': '...', 'fortran_order': ..., 'shape': (...)} of one plain type "
+                    "and at most %d axes",
+                    s->path, NPY_MAX_RANK);
     free(text);
     *data_at = at + bytes;
     return status;
@@ -209,14 +212,16 @@ static quern_status accept(const source *s, const header *h, size_t data_at, npy
 {
     const struct npy_type *type = find_type(h->descr);
     if (!type)
-        return qn_fail(QUERN_BAD_FILE,
-                       "%s: type '%s' is not supported: '<f4', '<f2', '<u2' or '<V2' (bf16), '<i4', '<i8' and '|u1' are",
-                       s->path, h->descr);
+        return qn_fail(
+            QUERN_BAD_FILE,
+            "%s: type '%s' is not supported: '<f4', '<f2', '<u2' or '<V2' (bf16), '<i4', '<i8' and '|u1' are", s->path,
+            h->descr);
     if (h->fortran && h->shape.rank > 1)
-        return qn_fail(QUERN_BAD_FILE, "%s: it is in Fortran order, C order is needed (numpy.ascontiguousarray)", s->path);
+        return qn_fail(QUERN_BAD_FILE, "%s: it is in Fortran order, C order is needed (numpy.ascontiguousarray)",
+                       s->path);
     size_t element = qn_dtype_bytes(type->dtype);
     if (!shape_fits(&h->shape, element)) return qn_fail(QUERN_BAD_FILE, "%s: its shape is larger than memory", s->path);
-    *array = (npy_array){ type->dtype, type->descr, h->shape, npy_shape_count(&h->shape), 0, NULL };
+    *array = (npy_array){type->dtype, type->descr, h->shape, npy_shape_count(&h->shape), 0, NULL};
     array->bytes = (size_t)array->count * element;
     int64_t there = s->size - (int64_t)data_at;
     if (there != (int64_t)array->bytes)
@@ -227,8 +232,8 @@ static quern_status accept(const source *s, const header *h, size_t data_at, npy
 
 static quern_status read_open(const source *s, npy_array *array)
 {
-    header h = { 0 };
-    size_t data_at;
+    header h = {0};
+    size_t data_at = 0;
     QN_TRY(read_header(s, &h, &data_at));
     QN_TRY(accept(s, &h, data_at, array));
     array->data = malloc(array->bytes + 1); // never of size 0
@@ -240,9 +245,9 @@ static quern_status read_open(const source *s, npy_array *array)
 
 quern_status npy_read(const char *path, npy_array *out)
 {
-    npy_array array = { 0 };
+    npy_array array = {0};
     struct stat about;
-    source s = { path, open(path, O_RDONLY | O_CLOEXEC), 0 };
+    source s = {path, open(path, O_RDONLY | O_CLOEXEC), 0};
     if (s.descriptor < 0) return qn_fail(QUERN_FILE_ERROR, "%s: %s", path, strerror(errno));
     quern_status status = QUERN_OK;
     if (fstat(s.descriptor, &about) != 0)
@@ -297,7 +302,7 @@ static quern_status prepare_temporary(const char *path, npy_writer *w)
 
 quern_status npy_writer_open(const char *path, npy_writer *out)
 {
-    npy_writer w = { resolve(path), NULL, -1 };
+    npy_writer w = {resolve(path), NULL, -1};
     if (!w.target || asprintf(&w.temporary, "%s.XXXXXX", w.target) < 0) {
         free(w.target);
         return qn_fail(QUERN_OUT_OF_MEMORY, "%s: out of memory", path);
@@ -334,8 +339,7 @@ static void write_header(quern_dtype dtype, const npy_shape *shape, qn_text *tex
     qn_text_put(text, magic, sizeof magic);
     qn_text_put(text, "\1\0\0\0", 4); // the length is put in below
     qn_text_putf(text, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr_of(dtype));
-    for (size_t i = 0; i < shape->rank; i++)
-        qn_text_putf(text, "%s%lld", i ? ", " : "", (long long)shape->extent[i]);
+    for (size_t i = 0; i < shape->rank; i++) qn_text_putf(text, "%s%lld", i ? ", " : "", (long long)shape->extent[i]);
     qn_text_puts(text, shape->rank == 1 ? ",), }" : "), }");
     while (text->length % 64 != 63) qn_text_puts(text, " ");
     qn_text_puts(text, "\n");
@@ -358,7 +362,7 @@ quern_status npy_writer_write(npy_writer *w, quern_dtype dtype, const npy_shape 
 static void writer_fini(npy_writer *w)
 {
     free(w->temporary), free(w->target);
-    *w = (npy_writer){ NULL, NULL, -1 };
+    *w = (npy_writer){NULL, NULL, -1};
 }
 
 quern_status npy_writer_commit(npy_writer *w)

@@ -19,12 +19,12 @@ typedef struct npy_shape {
 } npy_shape;
 
 typedef struct npy_array {
-    quern_dtype dtype;  // QUERN_BF16 for <u2 and <V2
-    const char *descr;  // as it stood in the file: "<f4"
+    quern_dtype dtype; // QUERN_BF16 for <u2 and <V2
+    const char *descr; // as it stood in the file: "<f4"
     npy_shape shape;
-    int64_t count;      // elements
+    int64_t count; // elements
     size_t bytes;
-    void *data;         // malloc'ed, owned
+    void *data; // malloc'ed, owned
 } npy_array;
 
 // Reads a whole file. FILE_ERROR when it cannot be read, BAD_FILE when it is not such an array (another type, Fortran

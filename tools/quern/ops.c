@@ -7,15 +7,16 @@
 #include "ops/family.h"
 #include "table.h"
 
-static const char text[] = "Without FAMILY: the families. With one: everything that its specs, files and configurations may name.\n";
+static const char text[] =
+    "Without FAMILY: the families. With one: everything that its specs, files and configurations may name.\n";
 
 // ---- fields and sizes
 
 static const table_column field_columns[] = {
-    { "field", "name", TABLE_TEXT, 0 },
-    { "allowed", "allowed", TABLE_TEXT, 0 },
-    { "default", "default", TABLE_TEXT, 0 },
-    { "meaning", "doc", TABLE_TEXT, 0 },
+    {"field", "name", TABLE_TEXT, 0},
+    {"allowed", "allowed", TABLE_TEXT, 0},
+    {"default", "default", TABLE_TEXT, 0},
+    {"meaning", "doc", TABLE_TEXT, 0},
 };
 
 static const char *name_of(const qn_name *names, int64_t value)
@@ -28,11 +29,18 @@ static const char *name_of(const qn_name *names, int64_t value)
 static void allowed_text(const qn_field *field, qn_text *out)
 {
     switch (field->type) {
-    case QN_INT: qn_text_putf(out, "%lld to %lld", (long long)field->min, (long long)field->max); break;
-    case QN_FLAG: qn_text_puts(out, "0, 1"); break;
-    case QN_REAL: qn_text_puts(out, "a real number"); break;
+    case QN_INT:
+        qn_text_putf(out, "%lld to %lld", (long long)field->min, (long long)field->max);
+        break;
+    case QN_FLAG:
+        qn_text_puts(out, "0, 1");
+        break;
+    case QN_REAL:
+        qn_text_puts(out, "a real number");
+        break;
     case QN_ENUM:
-        for (const qn_name *n = field->names; n->name; n++) qn_text_putf(out, "%s%s", n == field->names ? "" : ", ", n->name);
+        for (const qn_name *n = field->names; n->name; n++)
+            qn_text_putf(out, "%s%s", n == field->names ? "" : ", ", n->name);
         break;
     }
 }
@@ -56,7 +64,8 @@ static table *list_fields(const qn_field *fields, size_t count, bool with_defaul
         qn_text allowed = QN_TEXT_INIT, initial = QN_TEXT_INIT;
         allowed_text(&fields[i], &allowed);
         if (with_default) default_text(&fields[i], &initial);
-        table_add(t, fields[i].name, qn_text_string(&allowed), with_default ? qn_text_string(&initial) : NULL, fields[i].doc);
+        table_add(t, fields[i].name, qn_text_string(&allowed), with_default ? qn_text_string(&initial) : NULL,
+                  fields[i].doc);
         qn_text_fini(&allowed);
         qn_text_fini(&initial);
     }
@@ -66,12 +75,8 @@ static table *list_fields(const qn_field *fields, size_t count, bool with_defaul
 // ---- tensors
 
 static const table_column tensor_columns[] = {
-    { "tensor", "name", TABLE_TEXT, 0 },
-    { "direction", "direction", TABLE_TEXT, 0 },
-    { "shape", "shape", TABLE_TEXT, 0 },
-    { "type", "type", TABLE_TEXT, 0 },
-    { "with", "flag", TABLE_TEXT, 0 },
-    { "meaning", "doc", TABLE_TEXT, 0 },
+    {"tensor", "name", TABLE_TEXT, 0}, {"direction", "direction", TABLE_TEXT, 0}, {"shape", "shape", TABLE_TEXT, 0},
+    {"type", "type", TABLE_TEXT, 0},   {"with", "flag", TABLE_TEXT, 0},           {"meaning", "doc", TABLE_TEXT, 0},
 };
 
 static table *list_tensors(const qn_family *family)
@@ -97,9 +102,9 @@ static table *list_tensors(const qn_family *family)
 // ---- knobs
 
 static const table_column knob_columns[] = {
-    { "choice", "name", TABLE_TEXT, 0 },
-    { "values", "values", TABLE_TEXT, 0 },
-    { "meaning", "doc", TABLE_TEXT, 0 },
+    {"choice", "name", TABLE_TEXT, 0},
+    {"values", "values", TABLE_TEXT, 0},
+    {"meaning", "doc", TABLE_TEXT, 0},
 };
 
 static table *list_knobs(const qn_family *family)
@@ -129,10 +134,10 @@ static void print_family(const qn_family *family, bool json)
         const char *title, *key;
         table *t;
     } parts[] = {
-        { "fields of a spec", "fields", list_fields(family->fields, family->field_count, true) },
-        { "sizes of a launch", "sizes", list_fields(family->sizes, family->size_count, false) },
-        { "tensors", "tensors", list_tensors(family) },
-        { "choices of a configuration", "knobs", list_knobs(family) },
+        {"fields of a spec", "fields", list_fields(family->fields, family->field_count, true)},
+        {"sizes of a launch", "sizes", list_fields(family->sizes, family->size_count, false)},
+        {"tensors", "tensors", list_tensors(family)},
+        {"choices of a configuration", "knobs", list_knobs(family)},
     };
     cJSON *document = cJSON_CreateObject();
     cJSON_AddStringToObject(document, "family", family->name);
@@ -155,7 +160,7 @@ static void print_family(const qn_family *family, bool json)
 
 static void print_families(bool json)
 {
-    static const table_column columns[] = { { "family", "family", TABLE_TEXT, 0 }, { "formula", "doc", TABLE_TEXT, 0 } };
+    static const table_column columns[] = {{"family", "family", TABLE_TEXT, 0}, {"formula", "doc", TABLE_TEXT, 0}};
     size_t count;
     const qn_family *const *families = qn_families(&count);
     table *t = table_create(columns, QN_COUNT(columns));
@@ -173,8 +178,8 @@ static void print_families(bool json)
 int command_ops(int argc, char **argv)
 {
     bool json = false;
-    const command_option options[] = { COMMAND_OPTION_JSON(&json), COMMAND_OPTION_END };
-    const command_syntax syntax = { "quern ops [FAMILY] [options]", text, options };
+    const command_option options[] = {COMMAND_OPTION_JSON(&json), COMMAND_OPTION_END};
+    const command_syntax syntax = {"quern ops [FAMILY] [options]", text, options};
     const qn_family *family;
     int exit_status;
     if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;

@@ -20,26 +20,28 @@ typedef struct run {
 } run;
 
 static const char text[] =
-    "Reads the inputs, computes, writes the outputs that are named. Sizes follow from the inputs' shapes; a file for an\n"
-    "optional tensor sets the field that asks for it ('quern ops FAMILY' lists them). bf16 is '<u2' or '<V2'.\n"
-    "--device auto takes the first GPU. Without one it says so, computes with the host reference, and still makes the\n"
-    "kernels for sm_90a and sm_100a and keeps them in the database. --device gpu takes gpu:N too. --device model runs\n"
-    "the kernel's own source on the CPU (--arch, default sm_90a).\n";
+    "Reads the inputs, computes, writes the outputs that are named. Sizes follow from the inputs'\n"
+    "shapes; a file for an optional tensor sets the field that asks for it ('quern ops FAMILY' lists\n"
+    "them). bf16 is '<u2' or '<V2'.\n"
+    "--device auto takes the first GPU. Without one it says so, computes with the host reference, and\n"
+    "still makes the kernels for sm_90a and sm_100a and keeps them in the database. --device gpu takes\n"
+    "gpu:N too. --device model runs the kernel's own source on the CPU (--arch, default sm_90a).\n";
 
 // ---- what is said of the kernels
 
 static const table_column kernel_columns[] = {
-    { "arch", "arch", TABLE_TEXT, 0 },        { "kernel", "kernel", TABLE_TEXT, 0 },
-    { "sizes", "sizes", TABLE_TEXT, 0 },      { "configuration", "configuration", TABLE_TEXT, 0 },
-    { "origin", NULL, TABLE_TEXT, 0 },        { NULL, "compiled", TABLE_INT, 0 },
-    { NULL, "cached", TABLE_INT, 0 },         { NULL, "compile_ms", TABLE_REAL, 1 },
+    {"arch", "arch", TABLE_TEXT, 0},   {"kernel", "kernel", TABLE_TEXT, 0},
+    {"sizes", "sizes", TABLE_TEXT, 0}, {"configuration", "configuration", TABLE_TEXT, 0},
+    {"origin", NULL, TABLE_TEXT, 0},   {NULL, "compiled", TABLE_INT, 0},
+    {NULL, "cached", TABLE_INT, 0},    {NULL, "compile_ms", TABLE_REAL, 1},
 };
 
 // "2 compiled in 1710 ms, 1 from the cache"
 static void origin_text(int64_t compiled, int64_t cached, double ms, char *out, size_t bytes)
 {
     if (compiled && cached)
-        snprintf(out, bytes, "%lld compiled in %.0f ms, %lld from the cache", (long long)compiled, ms, (long long)cached);
+        snprintf(out, bytes, "%lld compiled in %.0f ms, %lld from the cache", (long long)compiled, ms,
+                 (long long)cached);
     else if (compiled)
         snprintf(out, bytes, "%lld compiled in %.0f ms", (long long)compiled, ms);
     else
@@ -60,8 +62,8 @@ static void describe_op(run *r, const quern *q, const quern_op *op)
         bool compiled = info.origin == QUERN_ORIGIN_COMPILED;
         origin_text(compiled, !compiled, info.compile_ms, origin, sizeof origin);
         const char *words = compiled ? strchr(origin, ' ') + 1 : "cache"; // one kernel needs no count
-        table_add(r->kernels, info.arch, info.entry, info.sizes, info.config, words, (int64_t)compiled, (int64_t)!compiled,
-                  info.compile_ms);
+        table_add(r->kernels, info.arch, info.entry, info.sizes, info.config, words, (int64_t)compiled,
+                  (int64_t)!compiled, info.compile_ms);
     }
     quern_get_counters(q, &c);
     int64_t cached = (int64_t)(c.hit_memory + c.hit_sealed + c.hit_user);
@@ -73,15 +75,15 @@ static void describe_op(run *r, const quern *q, const quern_op *op)
 // Without a GPU: the kernels are made all the same. A failure here is not the run's, which has its result.
 static void warm_for_later(run *r, quern *q)
 {
-    static const char *const archs[] = { "sm_90a", "sm_100a" };
+    static const char *const archs[] = {"sm_90a", "sm_100a"};
     for (size_t i = 0; i < QN_COUNT(archs); i++) {
         char origin[96];
         quern_warm_report report = QUERN_WARM_REPORT_INIT;
         command_progress(i, QN_COUNT(archs), archs[i]);
-        if (quern_warm(q, &r->arrays.spec.base, archs[i], &report) != QUERN_OK) {
-            command_note("no kernels were made for %s: %s", archs[i], quern_message());
-            continue;
-        }
+        quern_status status = quern_warm(q, &r->arrays.spec.base, archs[i], &report);
+        if (status != QUERN_OK) command_note("no kernels were made for %s: %s", archs[i], quern_message());
+        if (status == QUERN_NVRTC_NOT_FOUND) break; // as for the rest
+        if (status != QUERN_OK) continue;
         origin_text(report.compiled, report.cached, report.compile_ms, origin, sizeof origin);
         table_add(r->kernels, archs[i], "(all variants)", NULL, NULL, origin, (int64_t)report.compiled,
                   (int64_t)report.cached, report.compile_ms);
@@ -149,10 +151,10 @@ static quern_status compute(run *r, quern *q)
 // ---- the report
 
 static const table_column output_columns[] = {
-    { "output", "output", TABLE_TEXT, 0 },
-    { "type", "type", TABLE_TEXT, 0 },
-    { "shape", "shape", TABLE_TEXT, 0 },
-    { "file", "file", TABLE_TEXT, 0 },
+    {"output", "output", TABLE_TEXT, 0},
+    {"type", "type", TABLE_TEXT, 0},
+    {"shape", "shape", TABLE_TEXT, 0},
+    {"file", "file", TABLE_TEXT, 0},
 };
 
 static void list_outputs(run *r)
@@ -229,7 +231,8 @@ static bool where_is_known(const char *where)
 static int run_spec(run *r, int argc, char **argv)
 {
     if (argc < 2) return command_usage("a spec is needed: 'softmax_topk V=... K=... in=...'");
-    if (!where_is_known(r->where)) return command_usage("--device %s: auto, gpu, gpu:N, cpu and model are known", r->where);
+    if (!where_is_known(r->where))
+        return command_usage("--device %s: auto, gpu, gpu:N, cpu and model are known", r->where);
     quern_status status = arrays_bind(argv[1], argv + 2, (size_t)argc - 2, &r->arrays);
     if (status == QUERN_OK) status = arrays_load(&r->arrays);
     if (status == QUERN_OK) status = execute(r);
@@ -244,27 +247,27 @@ static int run_spec(run *r, int argc, char **argv)
 
 int command_run(int argc, char **argv)
 {
-    run r = { .where = "auto", .show = { .rows = 0, .top = 5 } };
+    run r = {.where = "auto", .show = {.rows = 0, .top = 5}};
     const command_option options[] = {
-        { "device", 0, "WHERE", COMMAND_STRING, &r.where, 0, 0, "auto (default), gpu, cpu or model" },
-        { "arch", 0, "A", COMMAND_STRING, &r.arch, 0, 0, "the model's architecture" },
+        {"device", 0, "WHERE", COMMAND_STRING, &r.where, 0, 0, "auto (default), gpu, cpu or model"},
+        {"arch", 0, "A", COMMAND_STRING, &r.arch, 0, 0, "the model's architecture"},
         COMMAND_OPTION_DB(&r.settings.db),
-        { "show", 0, "N", COMMAND_NUMBER, &r.show.rows, 0, INT32_MAX, "print the winners of the first N rows" },
-        { "top", 0, "N", COMMAND_NUMBER, &r.show.top, 1, INT32_MAX, "winners a row that --show prints (5)" },
-        { "tokens", 0, "FILE", COMMAND_STRING, &r.show.tokens, 0, 0, "--show their words: lines 'id<TAB>JSON string'" },
-        { "expect", 0, "NAME=FILE", COMMAND_REPEAT, &r.expect, 0, 0, "compare an output; exit 1 when integers differ" },
+        {"show", 0, "N", COMMAND_NUMBER, &r.show.rows, 0, INT32_MAX, "print the winners of the first N rows"},
+        {"top", 0, "N", COMMAND_NUMBER, &r.show.top, 1, INT32_MAX, "winners a row that --show prints (5)"},
+        {"tokens", 0, "FILE", COMMAND_STRING, &r.show.tokens, 0, 0, "--show their words: lines 'id<TAB>JSON string'"},
+        {"expect", 0, "NAME=FILE", COMMAND_REPEAT, &r.expect, 0, 0, "compare an output; exit 1 when integers differ"},
         COMMAND_OPTION_JSON(&r.settings.json),
         COMMAND_OPTION_VERBOSE(&r.settings.verbose),
         COMMAND_OPTION_END,
     };
-    const command_syntax syntax = { "quern run SPEC NAME=FILE.npy... [options]", text, options };
+    const command_syntax syntax = {"quern run SPEC NAME=FILE.npy... [options]", text, options};
     int exit_status;
     if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
     r.kernels = table_create(kernel_columns, QN_COUNT(kernel_columns));
     r.outputs = table_create(output_columns, QN_COUNT(output_columns));
     r.compared = expect_table();
     exit_status = run_spec(&r, argc, argv);
-    table *tables[] = { r.kernels, r.outputs, r.compared, r.winners };
+    table *tables[] = {r.kernels, r.outputs, r.compared, r.winners};
     for (size_t i = 0; i < QN_COUNT(tables); i++) table_destroy(tables[i]);
     arrays_fini(&r.arrays);
     qn_text_fini(&r.ran_on);

@@ -81,7 +81,7 @@ static void release(const device *d, gpu_memory *m)
 
 quern_status run_on_gpu(quern *q, const device *d, arrays *a, quern_op **op)
 {
-    gpu_memory m = { { 0 } };
+    gpu_memory m = {{0}};
     quern_args *args = malloc(a->family->args_bytes);
     if (!args) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory");
     quern_status status = quern_prepare(q, &a->spec.base, d->ordinal, op);

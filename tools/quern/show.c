@@ -20,7 +20,7 @@ typedef struct show {
     char spec_text[512];
     struct {
         const char *name;
-        int64_t value; // -1: not given
+        int64_t value;      // -1: not given
     } size[SHOW_MAX_SIZES]; // the sizes of all families, by name
     size_t size_count;
     table *table;
@@ -34,7 +34,7 @@ typedef struct shown {
     const qn_variant *variant;
     const qn_kernel_plan *plan;
     size_t stage;
-    char sizes[96];
+    char sizes[112];
 } shown;
 
 typedef struct show_kind {
@@ -44,26 +44,25 @@ typedef struct show_kind {
     size_t column_count;
 } show_kind;
 
-static const char text[] =
-    "plan       which kernel serves which sizes, with which configuration, and why\n"
-    "source     the complete CUDA text of each kernel\n"
-    "key        what identifies it in a database\n"
-    "resources  registers, memory, size and compile time; compiles what no database has\n"
-    "With a size (--rows N) only the kernels that serve it.\n";
+static const char text[] = "plan       which kernel serves which sizes, with which configuration, and why\n"
+                           "source     the complete CUDA text of each kernel\n"
+                           "key        what identifies it in a database\n"
+                           "resources  registers, memory, size and compile time; compiles what no database has\n"
+                           "With a size (--rows N) only the kernels that serve it.\n";
 
 // ---- plan
 
 static const table_column plan_columns[] = {
-    { "arch", "arch", TABLE_TEXT, 0 },
-    { "sizes", "sizes", TABLE_TEXT, 0 },
-    { "configuration", "configuration", TABLE_TEXT, 0 },
-    { "chosen", "chosen", TABLE_TEXT, 0 },
-    { "threads", "threads", TABLE_INT, 0 },
-    { "CTAs/SM", "min_ctas", TABLE_INT, 0 },
-    { "cluster", "cluster", TABLE_INT, 0 },
-    { "shared", "dynamic_shared_bytes", TABLE_INT, 0 },
-    { "kernel", "kernel", TABLE_TEXT, 0 },
-    { "template", "template", TABLE_TEXT, 0 },
+    {"arch", "arch", TABLE_TEXT, 0},
+    {"sizes", "sizes", TABLE_TEXT, 0},
+    {"configuration", "configuration", TABLE_TEXT, 0},
+    {"chosen", "chosen", TABLE_TEXT, 0},
+    {"threads", "threads", TABLE_INT, 0},
+    {"CTAs/SM", "min_ctas", TABLE_INT, 0},
+    {"cluster", "cluster", TABLE_INT, 0},
+    {"shared", "dynamic_shared_bytes", TABLE_INT, 0},
+    {"kernel", "kernel", TABLE_TEXT, 0},
+    {"template", "template", TABLE_TEXT, 0},
 };
 
 static quern_status each_plan(show *s, const shown *k)
@@ -128,13 +127,12 @@ static void item_text(const qn_key_item *item, char *out, size_t bytes)
 static table *key_items(const qn_text *key)
 {
     static const table_column columns[] = {
-        { "tag", "tag", TABLE_TEXT, 0 }, { "bytes", "bytes", TABLE_INT, 0 }, { "content", "content", TABLE_TEXT, 0 }
-    };
+        {"tag", "tag", TABLE_TEXT, 0}, {"bytes", "bytes", TABLE_INT, 0}, {"content", "content", TABLE_TEXT, 0}};
     table *t = table_create(columns, QN_COUNT(columns));
     qn_key_item item;
     for (size_t at = 0; qn_key_next(key->bytes, key->length, &at, &item);) {
         char content[128];
-        const char tag[2] = { item.tag, 0 };
+        const char tag[2] = {item.tag, 0};
         item_text(&item, content, sizeof content);
         table_add(t, tag, (int64_t)item.count, content);
     }
@@ -173,26 +171,30 @@ static quern_status each_key(show *s, const shown *k)
 // ---- resources
 
 static const table_column resource_columns[] = {
-    { "arch", "arch", TABLE_TEXT, 0 },
-    { "sizes", "sizes", TABLE_TEXT, 0 },
-    { "threads", "threads", TABLE_INT, 0 },
-    { "registers", "registers", TABLE_INT, 0 },
-    { "local", "local_bytes", TABLE_INT, 0 },
-    { "static shared", "static_shared_bytes", TABLE_INT, 0 },
-    { "dynamic shared", "dynamic_shared_bytes", TABLE_INT, 0 },
-    { "image", "image_bytes", TABLE_INT, 0 },
-    { "compile ms", "compile_ms", TABLE_REAL, 1 },
-    { "origin", "origin", TABLE_TEXT, 0 },
-    { "kernel", "kernel", TABLE_TEXT, 0 },
+    {"arch", "arch", TABLE_TEXT, 0},
+    {"sizes", "sizes", TABLE_TEXT, 0},
+    {"threads", "threads", TABLE_INT, 0},
+    {"registers", "registers", TABLE_INT, 0},
+    {"local", "local_bytes", TABLE_INT, 0},
+    {"static shared", "static_shared_bytes", TABLE_INT, 0},
+    {"dynamic shared", "dynamic_shared_bytes", TABLE_INT, 0},
+    {"image", "image_bytes", TABLE_INT, 0},
+    {"compile ms", "compile_ms", TABLE_REAL, 1},
+    {"origin", "origin", TABLE_TEXT, 0},
+    {"kernel", "kernel", TABLE_TEXT, 0},
 };
 
 static const char *origin_name(quern_origin origin)
 {
     switch (origin) {
-    case QUERN_ORIGIN_COMPILED: return "compiled";
-    case QUERN_ORIGIN_MEMORY: return "memory";
-    case QUERN_ORIGIN_SEALED: return "sealed";
-    case QUERN_ORIGIN_USER: return "user";
+    case QUERN_ORIGIN_COMPILED:
+        return "compiled";
+    case QUERN_ORIGIN_MEMORY:
+        return "memory";
+    case QUERN_ORIGIN_SEALED:
+        return "sealed";
+    case QUERN_ORIGIN_USER:
+        return "user";
     }
     return "unknown";
 }
@@ -203,26 +205,28 @@ static quern_status each_resource(show *s, const shown *k)
     QN_TRY(qn_kernel_obtain(s->q, k->plan, k->arch, s->spec_text, &image));
     table_add(s->table, k->arch->name, k->sizes, (int64_t)k->plan->threads, (int64_t)image->registers,
               (int64_t)image->local_bytes, (int64_t)image->shared_bytes, (int64_t)k->plan->dynamic_shared,
-              (int64_t)image->bytes.length, (double)image->compile_us * 1e-3, origin_name(image->origin), k->plan->entry);
+              (int64_t)image->bytes.length, (double)image->compile_us * 1e-3, origin_name(image->origin),
+              k->plan->entry);
     return QUERN_OK;
 }
 
 static const show_kind kinds[] = {
-    { "plan", each_plan, plan_columns, QN_COUNT(plan_columns) },
-    { "source", each_source, NULL, 0 },
-    { "key", each_key, NULL, 0 },
-    { "resources", each_resource, resource_columns, QN_COUNT(resource_columns) },
+    {"plan", each_plan, plan_columns, QN_COUNT(plan_columns)},
+    {"source", each_source, NULL, 0},
+    {"key", each_key, NULL, 0},
+    {"resources", each_resource, resource_columns, QN_COUNT(resource_columns)},
 };
 
 // ---- which kernels
 
-// "rows 1..4" and "rows 15..30" → "rows 1..30"
+// "rows 1..4" and "rows 15..30" → "rows 1..30"; and "rows 31…" → "rows 1…"
 static void range_text(const qn_family *family, const qn_variant *variant, char *out, size_t bytes)
 {
     char first[48], last[48];
     family->bucket_name(variant->first_bucket, first, sizeof first);
     family->bucket_name(variant->last_bucket, last, sizeof last);
     const char *from = strstr(first, ".."), *to = strstr(last, "..");
+    if (!to) to = strstr(last, "…");
     if (variant->first_bucket == variant->last_bucket)
         snprintf(out, bytes, "%s", first);
     else if (to)
@@ -249,7 +253,7 @@ static bool given_sizes(const show *s, void *sizes)
 
 static quern_status show_variant(show *s, const show_kind *kind, const qn_arch *arch, const qn_variant *variant)
 {
-    shown k = { .arch = arch, .variant = variant };
+    shown k = {.arch = arch, .variant = variant};
     range_text(s->family, variant, k.sizes, sizeof k.sizes);
     for (k.stage = 0; k.stage < variant->plan.stage_count; k.stage++) {
         k.plan = &variant->plan.stage[k.stage];
@@ -317,7 +321,8 @@ static int show_spec(show *s, int argc, char **argv, const char *arch)
     int exit_status;
     if (argc != 3) return command_usage("plan, source, key or resources, and one spec, are needed");
     while (kind < QN_COUNT(kinds) && strcmp(argv[1], kinds[kind].name) != 0) kind++;
-    if (kind == QN_COUNT(kinds)) return command_usage("cannot show '%s': plan, source, key and resources are known", argv[1]);
+    if (kind == QN_COUNT(kinds))
+        return command_usage("cannot show '%s': plan, source, key and resources are known", argv[1]);
     quern_status status = read_spec(s, argv[2]);
     if (status != QUERN_OK) return command_status(status);
     if (!command_choose_archs(arch, &archs, &exit_status)) return exit_status;
@@ -338,8 +343,14 @@ static size_t add_size_options(show *s, command_option *options, size_t count)
             if (k < s->size_count || k == SHOW_MAX_SIZES) continue;
             s->size[s->size_count].name = field->name;
             s->size[s->size_count].value = -1;
-            options[count++] = (command_option){ field->name, 0, "N", COMMAND_NUMBER, &s->size[s->size_count++].value, 0,
-                                                 INT64_MAX, "only what serves this size" };
+            options[count++] = (command_option){field->name,
+                                                0,
+                                                "N",
+                                                COMMAND_NUMBER,
+                                                &s->size[s->size_count++].value,
+                                                0,
+                                                INT64_MAX,
+                                                "only what serves this size"};
         }
     }
     return count;
@@ -347,7 +358,7 @@ static size_t add_size_options(show *s, command_option *options, size_t count)
 
 int command_show(int argc, char **argv)
 {
-    show s = { 0 };
+    show s = {0};
     const char *arch = NULL;
     command_option options[SHOW_MAX_SIZES + 5] = {
         COMMAND_OPTION_ARCH(&arch),
@@ -357,7 +368,7 @@ int command_show(int argc, char **argv)
     };
     size_t count = add_size_options(&s, options, 4);
     options[count] = (command_option)COMMAND_OPTION_END;
-    const command_syntax syntax = { "quern show plan|source|key|resources SPEC [options]", text, options };
+    const command_syntax syntax = {"quern show plan|source|key|resources SPEC [options]", text, options};
     int exit_status;
     if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
     return show_spec(&s, argc, argv, arch);

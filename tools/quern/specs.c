@@ -57,7 +57,8 @@ static quern_status check_keys(const char *file, const cJSON *document)
     cJSON_ArrayForEach(entry, document)
     {
         if (strcmp(entry->string, "specs") != 0 && strcmp(entry->string, "arch") != 0)
-            return qn_fail(QUERN_BAD_FILE, "%s: unknown key \"%s\": \"specs\" and \"arch\" are known", file, entry->string);
+            return qn_fail(QUERN_BAD_FILE, "%s: unknown key \"%s\": \"specs\" and \"arch\" are known", file,
+                           entry->string);
     }
     if (!cJSON_HasObjectItem(document, "specs")) return qn_fail(QUERN_BAD_FILE, "%s: \"specs\" is missing", file);
     return QUERN_OK;
@@ -114,5 +115,5 @@ void spec_list_fini(spec_list *list)
 {
     free(list->item);
     qn_text_fini(&list->archs);
-    *list = (spec_list){ NULL, 0, 0, QN_TEXT_INIT };
+    *list = (spec_list){NULL, 0, 0, QN_TEXT_INIT};
 }

@@ -61,7 +61,7 @@ static void grow(table *t)
 
 static cell text_cell(const char *text)
 {
-    return (cell){ text ? need(strdup(text)) : NULL, 0 };
+    return (cell){text ? need(strdup(text)) : NULL, 0};
 }
 
 static cell real_cell(double value, int decimals)
@@ -91,9 +91,15 @@ void table_add(table *t, ...)
     va_start(list, t);
     for (size_t c = 0; c < t->column_count; c++) {
         switch (t->columns[c].kind) {
-        case TABLE_TEXT: row[c] = text_cell(va_arg(list, const char *)); break;
-        case TABLE_INT: row[c] = int_cell(va_arg(list, int64_t)); break;
-        case TABLE_REAL: row[c] = real_cell(va_arg(list, double), t->columns[c].decimals); break;
+        case TABLE_TEXT:
+            row[c] = text_cell(va_arg(list, const char *));
+            break;
+        case TABLE_INT:
+            row[c] = int_cell(va_arg(list, int64_t));
+            break;
+        case TABLE_REAL:
+            row[c] = real_cell(va_arg(list, double), t->columns[c].decimals);
+            break;
         }
     }
     va_end(list);
@@ -123,6 +129,14 @@ static size_t column_width(const table *t, size_t column)
     return width;
 }
 
+// A column that nothing is known of in any row is left out.
+static bool is_shown(const table *t, size_t column)
+{
+    bool known = false;
+    for (size_t r = 0; r < t->rows && !known; r++) known = t->cells[r * t->column_count + column].text != NULL;
+    return known && t->columns[column].title;
+}
+
 // Numbers to the right, text to the left, no blanks at the end of a line.
 static void print_cell(const char *text, size_t width, bool right, bool last)
 {
@@ -133,22 +147,24 @@ static void print_cell(const char *text, size_t width, bool right, bool last)
     fputs(last ? "\n" : "  ", stdout);
 }
 
+// widths: 0 for a column that is not shown
 static void print_line(const table *t, const size_t *widths, const cell *row)
 {
     size_t last = 0;
     for (size_t c = 0; c < t->column_count; c++)
-        if (t->columns[c].title) last = c;
+        if (widths[c]) last = c;
     for (size_t c = 0; c < t->column_count; c++)
-        if (t->columns[c].title)
-            print_cell(row ? shown(&row[c]) : t->columns[c].title, widths[c], t->columns[c].kind != TABLE_TEXT, c == last);
+        if (widths[c])
+            print_cell(row ? shown(&row[c]) : t->columns[c].title, widths[c], t->columns[c].kind != TABLE_TEXT,
+                       c == last);
 }
 
 void table_print(const table *t)
 {
-    size_t widths[TABLE_MAX_COLUMNS] = { 0 };
+    size_t widths[TABLE_MAX_COLUMNS] = {0};
     if (t->rows == 0 || t->column_count > TABLE_MAX_COLUMNS) return;
     for (size_t c = 0; c < t->column_count; c++)
-        if (t->columns[c].title) widths[c] = column_width(t, c);
+        if (is_shown(t, c)) widths[c] = column_width(t, c);
     print_line(t, widths, NULL);
     for (size_t r = 0; r < t->rows; r++) print_line(t, widths, t->cells + r * t->column_count);
 }

@@ -25,10 +25,10 @@ typedef struct table table;
 
 table *table_create(const table_column *columns, size_t count); // columns must outlive it
 void table_destroy(table *t);
-void table_add(table *t, ...);              // one value a column, of its kind
+void table_add(table *t, ...); // one value a column, of its kind
 size_t table_rows(const table *t);
-void table_print(const table *t);           // to stdout; nothing when it has no rows
-cJSON *table_json(const table *t);          // an array of objects; the caller's
+void table_print(const table *t);  // to stdout; nothing when it has no rows
+cJSON *table_json(const table *t); // an array of objects; the caller's
 
 void json_print(cJSON *document); // to stdout, with a newline; deletes it
 

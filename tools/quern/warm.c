@@ -29,10 +29,11 @@ typedef struct work {
 } work;
 
 static const char text[] =
-    "Compiles every kernel of each spec for each architecture and keeps it in the database. Needs neither GPU nor driver.\n"
-    "@FILE has one spec a line, # begins a comment; a name in .json is a manifest {\"specs\": [...], \"arch\": [...]}.\n"
-    "--shard i/n takes every n-th of the (spec, architecture) pairs, from the i-th on (0 <= i < n): n machines share the\n"
-    "work, 'quern cache import' merges their databases.\n";
+    "Compiles every kernel of each spec for each architecture and keeps it in the database. Needs\n"
+    "neither GPU nor driver. @FILE has one spec a line, # begins a comment; a name in .json is a\n"
+    "manifest {\"specs\": [...], \"arch\": [...]}. --shard i/n takes every n-th of the (spec,\n"
+    "architecture) pairs, from the i-th on (0 <= i < n): n machines share the work, and\n"
+    "'quern cache import' merges their databases.\n";
 
 // ---- one line a job
 
@@ -57,7 +58,8 @@ static void print_job(const job *j)
     command_progress_clear();
     printf("%-8s %s: %s\n", j->arch->name, j->spec->text, words);
     fflush(stdout);
-    if (j->status != QUERN_OK) command_note("%s for %s: %s", j->spec->text, j->arch->name, j->message ? j->message : "");
+    if (j->status != QUERN_OK)
+        command_note("%s for %s: %s", j->spec->text, j->arch->name, j->message ? j->message : "");
 }
 
 // With the lock held: everything that is done and has nothing undone before it.
@@ -117,10 +119,10 @@ static int64_t available_processors(void)
 static void print_json(const work *w, double seconds)
 {
     static const table_column columns[] = {
-        { NULL, "spec", TABLE_TEXT, 0 },    { NULL, "arch", TABLE_TEXT, 0 },  { NULL, "status", TABLE_TEXT, 0 },
-        { NULL, "variants", TABLE_INT, 0 }, { NULL, "kernels", TABLE_INT, 0 }, { NULL, "compiled", TABLE_INT, 0 },
-        { NULL, "cached", TABLE_INT, 0 },   { NULL, "stored", TABLE_INT, 0 }, { NULL, "compile_ms", TABLE_REAL, 1 },
-        { NULL, "message", TABLE_TEXT, 0 },
+        {NULL, "spec", TABLE_TEXT, 0},    {NULL, "arch", TABLE_TEXT, 0},   {NULL, "status", TABLE_TEXT, 0},
+        {NULL, "variants", TABLE_INT, 0}, {NULL, "kernels", TABLE_INT, 0}, {NULL, "compiled", TABLE_INT, 0},
+        {NULL, "cached", TABLE_INT, 0},   {NULL, "stored", TABLE_INT, 0},  {NULL, "compile_ms", TABLE_REAL, 1},
+        {NULL, "message", TABLE_TEXT, 0},
     };
     table *t = table_create(columns, QN_COUNT(columns));
     for (size_t i = 0; i < w->count; i++) {
@@ -138,18 +140,18 @@ static void print_json(const work *w, double seconds)
 
 static int report(const work *w, double seconds)
 {
-    int kernels = 0, compiled = 0, cached = 0, stored = 0, failed = 0;
+    int compiled = 0, cached = 0, stored = 0, failed = 0;
     double ms = 0;
     for (size_t i = 0; i < w->count; i++) {
         const quern_warm_report *r = &w->jobs[i].report;
-        kernels += r->kernels, compiled += r->compiled, cached += r->cached, stored += r->stored;
+        compiled += r->compiled, cached += r->cached, stored += r->stored;
         ms += r->compile_ms;
         failed += w->jobs[i].status != QUERN_OK;
     }
     if (w->json)
         print_json(w, seconds);
     else
-        printf("total    %d kernels: %d compiled in %.0f ms, %d cached; %.1f s\n", kernels, compiled, ms, cached, seconds);
+        printf("total    %d compiled in %.0f ms, %d cached; %.1f s\n", compiled, ms, cached, seconds);
     if (failed) return command_fail("%d of %zu failed", failed, w->count);
     if (stored < compiled) return command_fail("%d of %d compiled kernels were not kept", compiled - stored, compiled);
     return COMMAND_OK;
@@ -177,7 +179,7 @@ static quern_status make_jobs(const spec_list *list, const command_archs *archs,
     if (!w->jobs) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory");
     for (size_t i = 0; i < list->count * archs->count; i++) {
         if ((int64_t)(i % (size_t)of) != index) continue;
-        w->jobs[w->count++] = (job){ .spec = &list->item[i / archs->count], .arch = archs->item[i % archs->count] };
+        w->jobs[w->count++] = (job){.spec = &list->item[i / archs->count], .arch = archs->item[i % archs->count]};
     }
     return QUERN_OK;
 }
@@ -197,10 +199,11 @@ static int run_work(command_settings *settings, work *w, int64_t threads)
     return report(w, command_seconds() - start);
 }
 
-static int warm_list(command_settings *settings, const spec_list *list, const char *arch, const char *shard, int64_t threads)
+static int warm_list(command_settings *settings, const spec_list *list, const char *arch, const char *shard,
+                     int64_t threads)
 {
     command_archs archs;
-    work w = { 0 };
+    work w = {0};
     int exit_status;
     const char *wanted = arch ? arch : list->archs.length ? qn_text_string(&list->archs) : NULL;
     if (!command_choose_archs(wanted, &archs, &exit_status)) return exit_status;
@@ -213,23 +216,23 @@ static int warm_list(command_settings *settings, const spec_list *list, const ch
 
 int command_warm(int argc, char **argv)
 {
-    command_settings settings = { 0 };
+    command_settings settings = {0};
     const char *arch = NULL, *shard = NULL;
     int64_t threads = available_processors();
     const command_option options[] = {
         COMMAND_OPTION_ARCH(&arch),
         COMMAND_OPTION_DB(&settings.db),
-        { "jobs", 'j', "N", COMMAND_NUMBER, &threads, 1, 256, "compile N kernels at a time (default: the processors)" },
-        { "shard", 0, "i/n", COMMAND_STRING, &shard, 0, 0, "only this part of the work" },
+        {"jobs", 'j', "N", COMMAND_NUMBER, &threads, 1, 256, "compile N kernels at a time (default: the processors)"},
+        {"shard", 0, "i/n", COMMAND_STRING, &shard, 0, 0, "only this part of the work"},
         COMMAND_OPTION_JSON(&settings.json),
         COMMAND_OPTION_VERBOSE(&settings.verbose),
         COMMAND_OPTION_END,
     };
-    const command_syntax syntax = { "quern warm SPEC... | @FILE... [options]", text, options };
+    const command_syntax syntax = {"quern warm SPEC... | @FILE... [options]", text, options};
     int exit_status;
     if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
     if (argc < 2) return command_usage("a spec or @FILE is needed");
-    spec_list list = { NULL, 0, 0, QN_TEXT_INIT };
+    spec_list list = {NULL, 0, 0, QN_TEXT_INIT};
     quern_status status = QUERN_OK;
     for (int i = 1; i < argc && status == QUERN_OK; i++) status = spec_list_add(&list, argv[i]);
     exit_status = status == QUERN_OK ? warm_list(&settings, &list, arch, shard, threads) : command_status(status);

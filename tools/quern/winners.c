@@ -41,7 +41,7 @@ static quern_status add_line(words *w, char *line)
         if (!item) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory");
         w->item = item, w->capacity = capacity;
     }
-    w->item[w->count++] = (struct word){ id, tab + 1 };
+    w->item[w->count++] = (struct word){id, tab + 1};
     return QUERN_OK;
 }
 
@@ -60,7 +60,7 @@ static quern_status read_words(const char *file, words *w)
 
 static const char *find_word(const words *w, int64_t id)
 {
-    const struct word key = { id, NULL };
+    const struct word key = {id, NULL};
     const struct word *found = w->count ? bsearch(&key, w->item, w->count, sizeof key, by_id) : NULL;
     return found ? found->json : NULL;
 }
@@ -71,25 +71,25 @@ static void add_winner(table *t, const words *w, const bound_tensor *ids, const 
     int64_t id = arrays_int(ids->dtype, ids->data, index);
     const char *json = find_word(w, id);
     cJSON *parsed = json ? cJSON_Parse(json) : NULL;
-    table_add(t, (int64_t)(index / width), (int64_t)(index % width), id, arrays_real(values->dtype, values->data, index), json,
-              cJSON_GetStringValue(parsed));
+    table_add(t, (int64_t)(index / width), (int64_t)(index % width), id,
+              arrays_real(values->dtype, values->data, index), json, cJSON_GetStringValue(parsed));
     cJSON_Delete(parsed);
 }
 
 static void set_titles(const bound_tensor *ids, const bound_tensor *values)
 {
-    layout.columns[0] = (table_column){ "row", "row", TABLE_INT, 0 };
-    layout.columns[1] = (table_column){ "place", "place", TABLE_INT, 0 };
-    layout.columns[2] = (table_column){ ids->tensor->name, ids->tensor->name, TABLE_INT, 0 };
-    layout.columns[3] = (table_column){ values->tensor->name, values->tensor->name, TABLE_REAL, 6 };
-    layout.columns[4] = (table_column){ "word", NULL, TABLE_TEXT, 0 };
-    layout.columns[5] = (table_column){ NULL, "word", TABLE_TEXT, 0 };
+    layout.columns[0] = (table_column){"row", "row", TABLE_INT, 0};
+    layout.columns[1] = (table_column){"place", "place", TABLE_INT, 0};
+    layout.columns[2] = (table_column){ids->tensor->name, ids->tensor->name, TABLE_INT, 0};
+    layout.columns[3] = (table_column){values->tensor->name, values->tensor->name, TABLE_REAL, 6};
+    layout.columns[4] = (table_column){"word", NULL, TABLE_TEXT, 0};
+    layout.columns[5] = (table_column){NULL, "word", TABLE_TEXT, 0};
 }
 
 quern_status winners_list(const arrays *a, const winners_request *request, table **out)
 {
     const bound_tensor *ids = arrays_winners(a), *values = arrays_values(a);
-    words w = { QN_TEXT_INIT, NULL, 0, 0 };
+    words w = {QN_TEXT_INIT, NULL, 0, 0};
     if (!ids || !values || ids->shape.extent[1] != values->shape.extent[1])
         return qn_fail(QUERN_UNSUPPORTED, "--show: %s has no winners to show", a->family->name);
     quern_status status = request->tokens ? read_words(request->tokens, &w) : QUERN_OK;

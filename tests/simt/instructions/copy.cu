@@ -7,7 +7,7 @@
 #include "../../../kernel_templates/common/bulk.cuh"
 #include "../../../kernel_templates/common/fence.cuh"
 #include "../../../kernel_templates/common/mbarrier.cuh"
-#include "../../../kernel_templates/common/warp.cuh"
+#include "../../../kernel_templates/common/elect.cuh"
 
 // cp.async of every size: lane t copies its `Bytes` bytes; with zfill only the first in[t] of them.
 template <int Bytes> QN_DEVICE void copy_lane(u32 *memory, const u32 *in, bool fill)

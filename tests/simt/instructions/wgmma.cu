@@ -29,11 +29,13 @@ struct Inputs {
     case number: {                                                                                                     \
         T d[count];                                                                                                    \
         take(d, inputs.d);                                                                                             \
+        wgmma_fence_operand(d);                                                                                        \
         wgmma_fence();                                                                                                 \
         call(d, inputs.call_a, inputs.b, inputs.accumulate);                                                           \
         for (u32 i = 1; i < inputs.repeats; i++) call(d, inputs.call_a, inputs.b, true);                               \
         wgmma_commit_group();                                                                                          \
         wgmma_wait_group<0>();                                                                                         \
+        wgmma_fence_operand(d);                                                                                        \
         give(inputs.out, d);                                                                                           \
         break;                                                                                                         \
     }

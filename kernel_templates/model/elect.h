@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model's bodies of common/warp.cuh.
+// The model's bodies of common/elect.cuh.
 #pragma once
 #include "engine.h"
 

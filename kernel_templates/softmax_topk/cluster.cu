@@ -1,0 +1,518 @@
+// SPDX-License-Identifier: Apache-2.0
+// softmax_topk, plan "cluster": one cluster of CLUSTER CTAs a row, the row in their registers. For few rows, where the
+// number of dependent steps is the time. sm_90 on.
+//
+//   probability_k = e^(x_k - max) / Σ e^(x_i - max) for the K largest x in order
+//
+//   load       VECTORS vectors a thread, all in flight; their maxima, exponentials added as they arrive
+//   maxima     of every group of GROUP threads, to all CTAs; at least 2K groups in the cluster
+//   threshold  about the K-th largest of the group maxima: K elements reach it in every row, so it is always valid
+//   survivors  elements at the threshold: whole vectors first, then their elements, into a list of the CTA's own
+//   sort       the CTA's list, by counting; with it the CTA's maximum and sum, to all CTAs
+//   merge      every CTA looks up the rank of its own survivors in all the sorted lists and stores them
+//   repair     a list that was too small is known by its count; then CTA 0 selects the row again (exact.cuh)
+//
+// Data goes between CTAs as contiguous 16-byte stores, a warp a peer. Two cluster barriers carry data; a third, at the
+// start, only says that the peers exist, and is waited for after the loads.
+// LOOK_AGAIN: only the vectors' maxima stay in registers; the few vectors that reach the threshold are read again.
+// LOCAL_K: entries a thread of the lists that each CTA holds, LOCAL_K * THREADS / CLUSTER from each peer.
+// ANALYSIS.md: bytes, work, why it is exact, measured figures.
+//
+// Prologue, besides problem.cuh's: VECTORS, GROUP (lanes), LOOK_AGAIN, SEARCH (1: one warp searches the threshold; for
+// few maxima), SLOTS, SORTED, BINS (of the exact selection).
+#include "../common/cluster.cuh"
+#include "keybins.cuh"
+#include "finish.cuh"
+#include "token.cuh"
+
+constexpr u32 kMaxima = CLUSTER * THREADS / GROUP;
+constexpr u32 kOwnMaxima = THREADS / GROUP;
+constexpr u32 kListSlots = LOCAL_K * THREADS / CLUSTER; // of one CTA's list
+constexpr u32 kListStride = kListSlots + 2;             // lists begin in different banks
+
+static_assert(CLUSTER == 2 || CLUSTER == 4 || CLUSTER == 8 || CLUSTER == 16, "CLUSTER: 2, 4, 8 or 16");
+static_assert(GROUP >= 1 && GROUP <= 32 && kOwnMaxima % 4 == 0, "GROUP: lanes, with at least 4 groups a CTA");
+static_assert(kMaxima >= 2 * K, "GROUP: at least 2K group maxima are needed");
+static_assert(VECTORS >= 1 && VECTORS <= 32, "VECTORS: 1 to 32");
+static_assert((kV + 2 * kPerVector - 2) / kPerVector <= VECTORS * CLUSTER * THREADS, "VECTORS: the row does not fit");
+static_assert(kListSlots % 2 == 0 && kListSlots >= 32, "LOCAL_K: at least 32 list entries a CTA");
+static_assert(SLOTS * 2 <= CLUSTER * kListStride, "SLOTS: the exact selection's list lies in the lists' memory");
+static_assert(BATCH_INVARIANT == 0, "batch_invariant is the stream plan's");
+
+enum { kFull = 0x80000000u }; // in a count: the list was too small
+
+struct Shared {
+    uint4 *lists;   // [CLUSTER, kListStride / 2], two candidates each: sorted, from every CTA
+    u64 *own;       // [kListSlots], this CTA's candidates, sorted
+    u64 *loose;     // [kListSlots], the same before
+    uint4 *vector;  // [kListSlots], vectors that reach the threshold
+    u32 *number;    // [kListSlots], and which of the row they are
+    u32 *maxima;    // [kMaxima], keys, from every CTA
+    u32 *own_maxima; // [kOwnMaxima]
+    uint4 *record;  // [CLUSTER]: count, largest key, sum, elements before the token; from every CTA
+    u32 *edges;     // [2 * kWarps]
+    u32 *top;       // [kWarps], largest key of a warp
+    u32 *before;    // [kWarps]
+    float *sums;    // [kWarps], relative to the warp's largest
+    u32 *threshold; // [1], a key
+    u32 *vectors;   // [1], in vector, counted beyond its end
+    u32 *candidates; // [1], in loose, counted beyond its end
+    u64 *sorted;    // [kSorted], of the exact selection
+    u32 *bins;      // [kKeyBinWords or kBins]
+    u32 *scratch;   // [kWarps]
+    u32 *count;     // [kWarps]
+    u32 *word;      // [4]
+};
+
+constexpr u32 kBinWords = kBins > kKeyBinWords ? kBins : kKeyBinWords;
+
+QN_DEVICE Shared shared_pieces()
+{
+    QN_SHARED_FIRST;
+    QN_SHARED_ARRAY(uint4, lists, CLUSTER * kListStride / 2);
+    QN_SHARED_ARRAY(uint4, vector, kListSlots);
+    QN_SHARED_ARRAY(uint4, record, CLUSTER);
+    QN_SHARED_ARRAY(uint4, own, kListSlots / 2);
+    QN_SHARED_ARRAY(uint4, maxima, kMaxima / 4);
+    QN_SHARED_ARRAY(uint4, own_maxima, kOwnMaxima / 4);
+    QN_SHARED_ARRAY(u64, loose, kListSlots);
+    QN_SHARED_ARRAY(u64, sorted, kSorted);
+    QN_SHARED_ARRAY(u32, number, kListSlots);
+    QN_SHARED_ARRAY(u32, bins, kBinWords);
+    QN_SHARED_ARRAY(u32, edges, 2 * kWarps);
+    QN_SHARED_ARRAY(u32, top, kWarps);
+    QN_SHARED_ARRAY(u32, before, kWarps);
+    QN_SHARED_ARRAY(float, sums, kWarps);
+    QN_SHARED_ARRAY(u32, scratch, kWarps);
+    QN_SHARED_ARRAY(u32, count, kWarps);
+    QN_SHARED_ARRAY(u32, word, 4);
+    QN_SHARED_ARRAY(u32, single, 4);
+    return Shared{lists, reinterpret_cast<u64 *>(own), loose, vector, number, reinterpret_cast<u32 *>(maxima),
+                  reinterpret_cast<u32 *>(own_maxima), record, edges, top, before, sums, single, single + 1, single + 2,
+                  sorted, bins, scratch, count, word};
+}
+constexpr u32 kSharedBytes = CLUSTER * (kListStride * 8 + 16) + kListSlots * (16 + 8 + 8 + 4) +
+                             (kMaxima + kOwnMaxima) * 4 + kSorted * 8 + (kBinWords + 7 * kWarps + 8) * 4;
+static_assert(kSharedBytes <= SHARED_BYTES, "SHARED_BYTES is less than the pieces need");
+
+// ---- load
+
+// What a thread holds of the row: vectors, or with LOOK_AGAIN their maxima only.
+struct Held {
+    uint4 x[LOOK_AGAIN ? 1 : VECTORS];
+    Packed max[VECTORS];
+    Packed top;       // of all of them
+    float sum;        // relative to exponent's offset
+    Exponent exponent;
+    u32 before; // elements before the token
+};
+
+// Vector u of this thread: pieces of 16 vectors are dealt round the cluster, so that neighbouring winners (frequent
+// tokens have low numbers) fall to different CTAs.
+QN_DEVICE u32 held_vector(u32 u, u32 rank)
+{
+    const u32 piece = (u * kWarps + warp_index()) * 2 + lane_index() / 16;
+    return (piece * CLUSTER + rank) * 16 + lane_index() % 16;
+}
+
+QN_DEVICE uint4 load_held(const Row &r, u32 u, u32 rank)
+{
+    const u32 v = held_vector(u, rank);
+    return v < r.count ? row_load(r, v) : row_pad();
+}
+
+QN_DEVICE float vector_sum(const uint4 &x, const Exponent &exponent)
+{
+    float y[kPerVector], even = 0.f, odd = 0.f;
+    Element::unpack(x, y);
+#pragma unroll
+    for (u32 q = 0; q < kPerVector; q += 2) even += weight(y[q], exponent), odd += weight(y[q + 1], exponent);
+    return even + odd;
+}
+
+QN_DEVICE float packed_value(Packed m) { return key_value(Element::key_of_packed(m)); }
+
+// All loads leave at once; maxima and exponentials follow in their order, against the thread's first vector.
+QN_DEVICE void hold_row(Held &h, const Row &r, u32 rank, float temperature, const TokenBounds &token)
+{
+    uint4 x[VECTORS];
+#pragma unroll
+    for (u32 u = 0; u < VECTORS; u++) x[u] = load_held(r, u, rank);
+    h.sum = 0.f, h.before = 0;
+#pragma unroll
+    for (u32 u = 0; u < VECTORS; u++) {
+        h.max[u] = Element::vector_max(x[u]);
+        h.top = u ? Element::larger(h.top, h.max[u]) : h.max[u];
+        if (u == 0) h.exponent = exponent_near(packed_value(h.top), temperature);
+        if constexpr (kNeedsSum) h.sum += vector_sum(x[u], h.exponent);
+        if constexpr (TOKEN) {
+            float y[kPerVector];
+            Element::unpack(x[u], y);
+            h.before += token_count(token, held_vector(u, rank), y);
+        }
+        if constexpr (!LOOK_AGAIN) h.x[u] = x[u];
+    }
+}
+
+// The first vector was no guide to the thread's maximum: its sum again, against that.
+QN_DEVICE void correct_sum(Held &h, const Row &r, u32 rank, float temperature)
+{
+    const float max = packed_value(h.top);
+    if (!is_finite(max) || h.exponent.scale == 0.f || sum_is_usable(h.sum, max, h.exponent)) return;
+    h.exponent = exponent_near(max, temperature);
+    h.sum = 0.f;
+#pragma unroll
+    for (u32 u = 0; u < VECTORS; u++) h.sum += vector_sum(LOOK_AGAIN ? load_held(r, u, rank) : h.x[LOOK_AGAIN ? 0 : u], h.exponent);
+}
+
+// ---- maxima
+
+// Group maxima to all CTAs; the warp's largest key, its sum and its count before the token to shared memory.
+QN_DEVICE void exchange_maxima(const Shared &s, const Held &h, u32 rank, float temperature)
+{
+    u32 key = Element::key_of_packed(h.top);
+    const u32 top = warp_max(key);
+#pragma unroll
+    for (u32 lanes = 1; lanes < GROUP; lanes *= 2) key = max(key, __shfl_xor_sync(kFullMask, key, lanes));
+    if (thread_index() % GROUP == 0) s.own_maxima[thread_index() / GROUP] = key;
+    __syncthreads();
+    cluster_wait(); // the peers exist
+    cluster_broadcast<CLUSTER>(reinterpret_cast<uint4 *>(s.maxima + rank * kOwnMaxima),
+                               reinterpret_cast<const uint4 *>(s.own_maxima), kOwnMaxima / 4);
+    cluster_arrive();
+    float sum = 0.f;
+    if constexpr (kNeedsSum) {
+        const Exponent whole = exponent_near(key_value(top), temperature);
+        sum = warp_sum(h.sum == 0.f ? 0.f : h.sum * ex2(h.exponent.offset - whole.offset));
+    }
+    const u32 before = TOKEN ? warp_sum(h.before) : 0;
+    if (lane_index() == 0) s.top[warp_index()] = top, s.sums[warp_index()] = sum, s.before[warp_index()] = before;
+}
+
+// One warp: this CTA's largest key, sum and count into *record. Count of candidates comes later.
+QN_DEVICE uint4 record_of_block(const Shared &s, float temperature)
+{
+    const bool mine = lane_index() < kWarps;
+    const u32 key = mine ? s.top[lane_index()] : 0, top = warp_max(key);
+    float sum = mine ? s.sums[lane_index()] : 0.f;
+    const float offset = exponent_near(key_value(key), temperature).offset;
+    if (sum != 0.f) sum *= ex2(offset - exponent_near(key_value(top), temperature).offset);
+    const u32 before = warp_sum(mine ? s.before[lane_index()] : 0);
+    return make_uint4(0, top, __float_as_uint(warp_sum(sum)), before);
+}
+
+// ---- threshold: a key that at least K of the group maxima reach
+
+// By bisection, one warp; stops when hardly more than K reach it.
+QN_DEVICE u32 threshold_by_search(const u32 *maxima)
+{
+    constexpr u32 kEach = (kMaxima + kWarp - 1) / kWarp;
+    u32 key[kEach], low = Element::kKeyNaN, high = 0;
+#pragma unroll
+    for (u32 i = 0; i < kEach; i++) {
+        key[i] = maxima[i * kWarp + lane_index()];
+        low = min(low, key[i]), high = max(high, key[i]);
+    }
+    low = warp_min(low), high = warp_max(high); // K reach low; fewer than K reach high + 1
+    while (low < high) {
+        const u32 middle = low + (high - low) / 2 + 1;
+        u32 reach = 0;
+#pragma unroll
+        for (u32 i = 0; i < kEach; i++) reach += key[i] >= middle;
+        reach = warp_sum(reach);
+        if (reach >= kK) low = middle;
+        else high = middle - 1;
+        if (reach >= kK && reach <= kK + kK / 8 + 2) break;
+    }
+    return low;
+}
+
+// A key that at least K maxima reach, to start the bins at: the least of K or more maxima of maxima.
+QN_DEVICE u32 threshold_floor(const u32 *key) // [kMaxima / THREADS]
+{
+    constexpr u32 kEach = kMaxima / THREADS;
+    u32 floor = key[0];
+    if constexpr (kEach * THREADS >= 2 * K && THREADS < K) {
+#pragma unroll
+        for (u32 i = 1; i < kEach; i++) floor = min(floor, key[i]);
+    } else {
+#pragma unroll
+        for (u32 i = 1; i < kEach; i++) floor = max(floor, key[i]);
+#pragma unroll
+        for (u32 lanes = 1; lanes < kWarp && THREADS / (2 * lanes) >= K; lanes *= 2)
+            floor = max(floor, __shfl_xor_sync(kFullMask, floor, lanes));
+    }
+    return floor;
+}
+
+// By bins, the whole CTA; warp 1 makes the record meanwhile.
+QN_DEVICE void threshold_by_bins(const Shared &s, uint4 &record, float temperature)
+{
+    constexpr u32 kEach = kMaxima / THREADS > 0 ? kMaxima / THREADS : 1;
+    u32 key[kEach], top = 0;
+    const bool mine = kMaxima >= THREADS || thread_index() < kMaxima;
+#pragma unroll
+    for (u32 i = 0; i < kEach; i++) {
+        key[i] = mine ? s.maxima[i * THREADS + thread_index()] : 0;
+        top = max(top, key[i]);
+    }
+    u32 floor = mine ? key[0] : Element::kKeyNaN;
+    if constexpr (kMaxima >= THREADS) floor = threshold_floor(key);
+    top = warp_max(top), floor = warp_min(floor);
+    if (lane_index() == 0) s.edges[warp_index()] = top, s.edges[kWarps + warp_index()] = floor;
+    __syncthreads();
+    const u32 largest = warp_max(s.edges[lane_index() % kWarps]);
+    const u32 smallest = warp_min(s.edges[kWarps + lane_index() % kWarps]);
+    const u32 shift = key_bin_shift(largest - smallest);
+#pragma unroll
+    for (u32 i = 0; i < kEach; i++)
+        if (mine && key[i] >= smallest) atomicAdd(&s.bins[key_bin_word((largest - key[i]) >> shift)], 1u);
+    __syncthreads();
+    if (warp_index() == 0) {
+        const u32 edge = key_bin_far_edge(key_bins_find(s.bins, kK).bin, shift);
+        if (lane_index() == 0) *s.threshold = max(smallest, edge < largest ? largest - edge : 0u);
+    } else if (warp_index() == 1) {
+        record = record_of_block(s, temperature);
+    }
+}
+
+// The record is in warp 1. Ends in a barrier.
+QN_DEVICE u32 find_threshold(const Shared &s, uint4 &record, float temperature)
+{
+    __syncthreads(); // the warps' sums
+    cluster_wait();  // everyone's maxima
+    if constexpr (SEARCH) {
+        if (warp_index() == 0) {
+            const u32 threshold = threshold_by_search(s.maxima);
+            if (lane_index() == 0) *s.threshold = threshold;
+        } else if (warp_index() == 1) {
+            record = record_of_block(s, temperature);
+        }
+    } else {
+        threshold_by_bins(s, record, temperature);
+    }
+    __syncthreads();
+    return *s.threshold;
+}
+
+// ---- survivors
+
+// Vectors at the threshold into s.vector: one counter update a thread.
+QN_DEVICE void list_vectors(const Shared &s, const Held &h, const Row &r, u32 rank, u32 threshold)
+{
+    const Packed bound = Element::bound(threshold);
+    if (!Element::reaches(h.top, bound)) return;
+    u32 hits = 0;
+#pragma unroll
+    for (u32 u = 0; u < VECTORS; u++)
+        hits |= (Element::reaches(h.max[u], bound) && held_vector(u, rank) < r.count ? 1u : 0u) << u;
+    if (!hits) return;
+    u32 at = atomicAdd(s.vectors, (u32)__popc(hits));
+#pragma unroll
+    for (u32 u = 0; u < VECTORS; u++) {
+        if (!(hits >> u & 1u)) continue;
+        if (at < kListSlots) {
+            if constexpr (!LOOK_AGAIN) s.vector[at] = h.x[u];
+            s.number[at] = held_vector(u, rank);
+        }
+        at++;
+    }
+}
+
+// Their elements at the threshold into s.loose, a vector a thread.
+QN_DEVICE void list_elements(const Shared &s, const Row &r, u32 threshold)
+{
+    const u32 vectors = min(*s.vectors, kListSlots);
+    for (u32 i = thread_index(); i < vectors; i += THREADS) {
+        const u32 v = s.number[i], first = v * kPerVector - r.lead;
+        if constexpr (LOOK_AGAIN) s.vector[i] = row_load(r, v);
+        const uint4 x = s.vector[i];
+        u32 raw[kPerVector], hits = 0;
+        Element::unpack_raw(x, raw);
+#pragma unroll
+        for (u32 q = 0; q < kPerVector; q++)
+            hits |= (Element::key(raw[q]) >= threshold && first + q < kV ? 1u : 0u) << q;
+        const Raw *elements = reinterpret_cast<const Raw *>(s.vector + i); // [kPerVector]
+        u32 at = hits ? atomicAdd(s.candidates, (u32)__popc(hits)) : 0;
+        for (; hits; hits &= hits - 1u) {
+            const u32 q = (u32)__ffs((int)hits) - 1u;
+            if (at < kListSlots) s.loose[at] = candidate(Element::key(elements[q]), first + q);
+            at++;
+        }
+    }
+}
+
+// ---- sort and send
+
+// s.loose in order into s.own: four lanes count for one candidate.
+QN_DEVICE void sort_own(const Shared &s, u32 count)
+{
+    for (u32 i0 = 0; i0 < count; i0 += THREADS / 4) {
+        const u32 i = i0 + thread_index() / 4;
+        const u64 mine = i < count ? s.loose[i] : 0;
+        u32 rank = 0;
+#pragma unroll 4
+        for (u32 j = thread_index() % 4; j < count; j += 4) rank += s.loose[j] > mine;
+        rank += __shfl_xor_sync(kFullMask, rank, 1);
+        rank += __shfl_xor_sync(kFullMask, rank, 2);
+        if (i < count && thread_index() % 4 == 0) s.own[rank] = mine;
+    }
+}
+
+// Sorted list and record to every CTA; ends in the cluster barrier after which all of them are there. The record is in
+// warp 1. Returns this CTA's count.
+QN_DEVICE u32 exchange_lists(const Shared &s, uint4 record, u32 rank)
+{
+    const bool full = *s.vectors > kListSlots || *s.candidates > kListSlots;
+    const u32 count = full ? 0 : *s.candidates;
+    sort_own(s, count);
+    if (thread_index() == 0 && count % 2) s.own[count] = 0; // the last 16-byte store sends a pair
+    if (warp_index() == 1 && lane_index() < CLUSTER) {
+        record.x = full ? (u32)kFull : count;
+        cluster_map(s.record, lane_index())[rank] = record;
+    }
+    __syncthreads();
+    cluster_broadcast<CLUSTER>(s.lists + rank * (kListStride / 2), reinterpret_cast<const uint4 *>(s.own), (count + 1) / 2);
+    cluster_sync();
+    return count;
+}
+
+// ---- merge
+
+struct Totals {
+    u32 top, candidates, before; // candidates has kFull if some list was too small
+    float sum;                   // relative to the maximum; the same in every thread of the cluster
+};
+
+QN_DEVICE Totals totals_of(const Shared &s, float temperature)
+{
+    Totals t = {0, 0, 0, 0.f};
+    for (u32 c = 0; c < CLUSTER; c++) t.top = max(t.top, s.record[c].y);
+    const Exponent whole = exponent_near(key_value(t.top), temperature);
+    for (u32 c = 0; c < CLUSTER; c++) {
+        const uint4 record = s.record[c];
+        const float sum = __uint_as_float(record.z);
+        t.candidates = (t.candidates + (record.x & ~(u32)kFull)) | ((t.candidates | record.x) & kFull);
+        t.before += record.w;
+        if (sum != 0.f) t.sum += sum * ex2(exponent_near(key_value(record.y), temperature).offset - whole.offset);
+    }
+    t.sum = sum_from_offset(t.sum, key_value(t.top), whole);
+    return t;
+}
+
+QN_DEVICE const u64 *list_of(const Shared &s, u32 cta)
+{
+    return reinterpret_cast<const u64 *>(s.lists + cta * (kListStride / 2));
+}
+
+// Calls each(rank, candidate) for the winners among list `from` of `count` candidates: CLUSTER lanes look one candidate
+// up in the CLUSTER sorted lists.
+template <class Each> QN_DEVICE void merge_list(const Shared &s, const u64 *from, u32 count, Each each)
+{
+    const u32 part = thread_index() % CLUSTER, length = s.record[part].x;
+    const u64 *list = list_of(s, part);
+    for (u32 i0 = 0; i0 < count; i0 += THREADS / CLUSTER) {
+        const u32 i = i0 + thread_index() / CLUSTER;
+        const u64 mine = i < count ? from[i] : 0;
+        u32 low = 0, high = length;
+        while (low < high) {
+            const u32 middle = (low + high) / 2;
+            if (list[middle] > mine) low = middle + 1;
+            else high = middle;
+        }
+        u32 rank = low;
+#pragma unroll
+        for (u32 lanes = 1; lanes < CLUSTER; lanes *= 2) rank += __shfl_xor_sync(kFullMask, rank, lanes);
+        if (i < count && part == 0 && rank < kK) each(rank, mine);
+    }
+}
+
+// Every CTA stores the winners among its own candidates.
+QN_DEVICE void store_merged(const Shared &s, const softmax_topk_params &p, i64 row, const Row &r, const Totals &t, u32 count,
+                            u32 rank, float temperature)
+{
+    const Softmax softmax = softmax_of(key_value(t.top), temperature, t.sum);
+    merge_list(s, s.own, count, [&](u32 place, u64 winner) { store_winner(p, row, softmax, place, winner); });
+    if (rank != 0 || !(LSE || TOKEN)) return;
+    u32 before = 0;
+    if constexpr (TOKEN) before = token_rank(p, row, r, t.before, s.scratch);
+    if (thread_index() == 0) store_once(p, row, softmax, before);
+}
+
+// ---- the rows that one CTA ends alone: full lists, a sum over the winners, an odd temperature
+
+QN_DEVICE bool ends_alone(const Totals &t, float temperature)
+{
+    const bool odd = kNeedsSum && exponent_near(0.f, temperature).scale == 0.f;
+    return kTopkNorm || odd || t.candidates < kK || (t.candidates & kFull);
+}
+
+// The winners in order, in the shared memory of whichever way found them.
+QN_DEVICE const u64 *winners_alone(const Shared &s, const Row &r, const Totals &t)
+{
+    if (t.candidates >= kK && !(t.candidates & kFull)) {
+        for (u32 c = 0; c < CLUSTER; c++)
+            merge_list(s, list_of(s, c), s.record[c].x, [&](u32 place, u64 winner) { s.sorted[place] = winner; });
+        __syncthreads();
+        return s.sorted;
+    }
+    const List list = {s.lists, s.count, s.sorted, s.bins, s.scratch, s.word};
+    const Binning binning = list_exact(list, RowElements{r, 0, r.count}, kK, t.candidates & kFull ? *s.threshold : 0u);
+    list_scatter(list, kK);
+    return list_rank(list, binning, kK);
+}
+
+QN_NOINLINE void finish_alone(const softmax_topk_params &p, i64 row)
+{
+    const Shared s = shared_pieces();
+    const Row r = row_of(p, row);
+    const float temperature = row_temperature(p, row);
+    const Totals t = totals_of(s, temperature);
+    const u64 *winner = winners_alone(s, r, t);
+    const float max = key_value(candidate_key(winner[0]));
+    float sum = t.sum;
+    if (kNeedsSum && softmax_is_defined(max, temperature) && exponent_near(0.f, temperature).scale == 0.f)
+        sum = sum_against(r, 0, r.count, max, temperature, s.sums);
+    u32 before = t.before;
+    if constexpr (TOKEN) before = token_rank(p, row, r, before, s.scratch);
+    store_row(p, row, winner, sum, before, reinterpret_cast<float *>(s.top));
+}
+
+// ---- a row
+
+QN_DEVICE void do_row(const softmax_topk_params &p, i64 row, u32 rank)
+{
+    const Shared s = shared_pieces();
+    const Row r = row_of(p, row);
+    const float temperature = row_temperature(p, row);
+    TokenBounds token = {0, 0.f, 0.f};
+    if constexpr (TOKEN) token = token_bounds(p, row, r);
+    for (u32 i = thread_index(); i < kBinWords; i += THREADS) s.bins[i] = 0;
+    if (thread_index() == 0) *s.vectors = 0, *s.candidates = 0;
+
+    Held held;
+    hold_row(held, r, rank, temperature, token);
+    if constexpr (kNeedsSum) correct_sum(held, r, rank, temperature);
+    exchange_maxima(s, held, rank, temperature);
+    uint4 record = make_uint4(0, 0, 0, 0);
+    const u32 threshold = find_threshold(s, record, temperature);
+    list_vectors(s, held, r, rank, threshold);
+    __syncthreads();
+    list_elements(s, r, threshold);
+    __syncthreads();
+    const u32 count = exchange_lists(s, record, rank);
+    const Totals totals = totals_of(s, temperature);
+    if (!ends_alone(totals, temperature)) store_merged(s, p, row, r, totals, count, rank, temperature);
+    else if (rank == 0) finish_alone(p, row);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ softmax_topk_params p)
+{
+    const u32 rank = cluster_rank();
+    const i64 step = gridDim.x / CLUSTER;
+    for (i64 row = blockIdx.x / CLUSTER; row < p.rows; row += step) {
+        cluster_arrive_relaxed();
+        do_row(p, row, rank);
+        if (row + step < p.rows) cluster_sync(); // the peers' lists are read no more
+    }
+}

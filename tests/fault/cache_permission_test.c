@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// Promise (1): files and directories that this user may not write. They are read, under locks; writing is STORE_READ_ONLY;
+// nothing is unlinked. Root may write everything, so as root each test runs in a child that has dropped to another user.
+#include <cmocka.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <grp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "support/cache_fixture.h"
+
+enum { NOBODY = 65534 };
+
+static char folder[64], file[128];
+
+static int set_up(void **state)
+{
+    (void)state;
+    cache_folder_make(folder);
+    strcpy(file, cache_path(folder, "quern-v1.db"));
+    cache_copy_file(cache_golden("good-v1.db"), file);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    cache_folder_remove(folder);
+    return 0;
+}
+
+static bool drop_root(void)
+{
+    if (geteuid()) return true;
+    return !setgroups(0, NULL) && !setgid(NOBODY) && !setuid(NOBODY) && geteuid() == NOBODY;
+}
+
+// Gives folder and file these modes and, as root, to the other user.
+static void set_modes(mode_t folder_mode, mode_t file_mode)
+{
+    if (!geteuid()) assert_int_equal(chown(folder, NOBODY, NOBODY), 0);
+    if (!geteuid()) assert_int_equal(chown(file, NOBODY, NOBODY), 0);
+    assert_int_equal(chmod(file, file_mode), 0);
+    assert_int_equal(chmod(folder, folder_mode), 0);
+}
+
+// What may be expected of a store that can only be read. Each failure has a number of its own.
+static int only_reads(void *user)
+{
+    qn_sqlite_options options = cache_options(file);
+    cache_sample sample;
+    quern_store store;
+
+    if (!drop_root()) return 99;
+    options.access = *(const qn_sqlite_access *)user;
+    if (qn_sqlite_open(&options, &store)) return 1;
+    for (int i = 1; i <= 3; i++) {
+        if (cache_get(&store, i)) return fprintf(stderr, "%s\n", quern_message()), 2;
+    }
+    if (cache_get(&store, 4) != QUERN_NOT_FOUND) return 3;
+    if (cache_count(&store) != 3) return 4;
+    if (cache_put(&store, 4) != QUERN_STORE_READ_ONLY) return fprintf(stderr, "%s\n", quern_message()), 5;
+    if (!strstr(quern_message(), file)) return 6;
+    cache_sample_make(&sample, 1, 5000);
+    if (store.remove(store.self, &sample.record) != QUERN_STORE_READ_ONLY) return 7;
+    cache_sample_free(&sample);
+    if (cache_get(&store, 1)) return 8; // and reading goes on after a refused write
+    qn_sqlite_close(&store);
+    return 0;
+}
+
+static void expect_only_reads(void)
+{
+    const qn_sqlite_access accesses[] = {QN_SQLITE_READ_WRITE, QN_SQLITE_READ_ONLY};
+    uint32_t changes = cache_change_counter(file);
+
+    for (size_t i = 0; i < QN_COUNT(accesses); i++) {
+        qn_sqlite_access access = accesses[i];
+        assert_int_equal(cache_in_child(only_reads, &access), 0);
+    }
+    assert_int_equal(cache_change_counter(file), changes);
+    assert_int_equal(cache_folder_count(folder), 1);
+}
+
+static void a_read_only_file_is_read(void **state)
+{
+    (void)state;
+    set_modes(0755, 0444);
+    expect_only_reads();
+}
+
+static void a_read_only_directory_is_read(void **state)
+{
+    (void)state;
+    set_modes(0555, 0644);
+    expect_only_reads();
+}
+
+static void a_read_only_file_in_a_read_only_directory_is_read(void **state)
+{
+    (void)state;
+    set_modes(0555, 0444);
+    expect_only_reads();
+}
+
+static void a_sealed_file_of_another_user_is_read(void **state)
+{
+    (void)state;
+    quern_store store = cache_open(file);
+    assert_int_equal(qn_sqlite_seal(&store), QUERN_OK);
+    qn_sqlite_close(&store);
+    assert_int_equal(chmod(folder, 0755), 0); // the file is root's, 0444
+    expect_only_reads();
+}
+
+static int opens_with(void *user)
+{
+    qn_sqlite_options options = cache_options(file);
+    quern_store store;
+
+    (void)user;
+    if (!drop_root()) return 99;
+    if (qn_sqlite_open(&options, &store)) return 98;
+    quern_status status = qn_sqlite_probe(&store);
+    if (!strstr(quern_message(), "Permission denied")) return 97;
+    qn_sqlite_close(&store);
+    return (int)status;
+}
+
+static void a_file_that_may_not_be_read_is_an_open_failure(void **state)
+{
+    (void)state;
+    set_modes(0755, 0000);
+    assert_int_equal(cache_in_child(opens_with, NULL), QUERN_STORE_OPEN);
+}
+
+static void a_directory_that_may_not_be_entered_is_an_open_failure(void **state)
+{
+    (void)state;
+    set_modes(0000, 0644);
+    assert_int_equal(cache_in_child(opens_with, NULL), QUERN_STORE_OPEN);
+}
+
+static void a_directory_where_no_file_can_be_made_is_an_open_failure(void **state)
+{
+    (void)state;
+    set_modes(0555, 0644);
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(cache_in_child(opens_with, NULL), QUERN_STORE_OPEN);
+    assert_int_equal(cache_folder_count(folder), 0);
+}
+
+// A writer died and left a journal; a reader that may not write cannot roll it back, and must not read past it.
+static void a_journal_left_behind_is_never_read_past(void **state)
+{
+    const qn_sqlite_access access = QN_SQLITE_READ_ONLY;
+    (void)state;
+
+    unsigned char header[512] = {0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7, 0, 0, 0, 1, 1,    2,
+                                 3,    4,    0,    0,    0,    7,    0,    0,    2, 0, 0, 0, 0x40, 0};
+    cache_write_file(cache_path(folder, "quern-v1.db-journal"), header, sizeof header);
+    set_modes(0555, 0444);
+    assert_int_equal(chmod(cache_path(folder, "quern-v1.db-journal"), 0444), 0);
+    assert_int_equal(cache_in_child(only_reads, (void *)(uintptr_t)&access), 2);
+    assert_int_equal(cache_folder_count(folder), 2);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_read_only_file_is_read),
+        TEST(a_read_only_directory_is_read),
+        TEST(a_read_only_file_in_a_read_only_directory_is_read),
+        TEST(a_sealed_file_of_another_user_is_read),
+        TEST(a_file_that_may_not_be_read_is_an_open_failure),
+        TEST(a_directory_that_may_not_be_entered_is_an_open_failure),
+        TEST(a_directory_where_no_file_can_be_made_is_an_open_failure),
+        TEST(a_journal_left_behind_is_never_read_past),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fork at awkward moments: while locks are held, while a compile is in flight, with open databases and loaded kernels.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/private.h"
+#include "support/cache_fixture.h"
+#include "support/fake_driver.h"
+#include "support/fake_nvrtc.h"
+#include "support/runtime_fixture.h"
+
+enum { PATIENCE_S = 60, FOREVER_MS = 600000 };
+
+static char folder[64];
+static char database[128];
+static _Atomic int *shared; // a few words that processes share
+
+static int set_up(void **state)
+{
+    (void)state;
+    cache_folder_make(folder);
+    snprintf(database, sizeof database, "%s/quern-v1.db", folder);
+    shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true((void *)shared != MAP_FAILED);
+    fake_nvrtc_install(13, 0);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    fake_nvrtc_remove();
+    munmap(shared, 4096);
+    cache_folder_remove(folder);
+    return 0;
+}
+
+static quern *open_on_database(void)
+{
+    quern_options options = runtime_options(database, NULL);
+    options.flight_timeout_ms = FOREVER_MS;
+    return runtime_open(&options);
+}
+
+static quern_status obtain(quern *q, int number)
+{
+    const qn_image *image;
+    return runtime_obtain(q, number, "sm_90a", &image);
+}
+
+static void wait_until(const _Atomic int *value, int least)
+{
+    for (int i = 0; atomic_load(value) < least; i++) {
+        if (i > PATIENCE_S * 1000) fail_msg("waited %d s for %d", PATIENCE_S, least);
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    }
+}
+
+static int end_of(pid_t child)
+{
+    int result = 0;
+    assert_int_equal(waitpid(child, &result, 0), child);
+    return WIFEXITED(result) ? WEXITSTATUS(result) : 128 + WTERMSIG(result);
+}
+
+// A child that ends in time, or by SIGALRM.
+#define IN_CHILD(child, ...)    \
+    pid_t child = fork();       \
+    assert_true(child >= 0);    \
+    if (child == 0) {           \
+        alarm(PATIENCE_S);      \
+        _exit((__VA_ARGS__)); \
+    }
+
+static void a_child_is_served_from_the_memory_it_inherited(void **state)
+{
+    (void)state;
+    quern *q = open_on_database();
+    assert_int_equal(obtain(q, 1), QUERN_OK);
+
+    IN_CHILD(child, obtain(q, 1) == QUERN_OK && fake_nvrtc.compiles == 1 ? 0 : 1)
+
+    assert_int_equal(end_of(child), 0);
+    quern_close(q);
+}
+
+static void parent_and_child_both_go_on_with_the_database(void **state)
+{
+    (void)state;
+    quern *q = open_on_database();
+    assert_int_equal(obtain(q, 1), QUERN_OK);
+
+    IN_CHILD(child, obtain(q, 2) == QUERN_OK && runtime_counters(q).put_failed == 0 ? 0 : 1)
+    assert_int_equal(obtain(q, 3), QUERN_OK);
+    assert_int_equal(end_of(child), 0);
+    assert_int_equal(obtain(q, 4), QUERN_OK);
+
+    assert_int_equal(runtime_counters(q).put_failed + runtime_counters(q).get_failed, 0);
+    quern_close(q);
+    quern_store store = cache_open_read(database);
+    assert_int_equal(cache_count(&store), 4);
+    qn_sqlite_close(&store);
+}
+
+static void locks_held_at_the_fork_do_not_hold_the_child(void **state)
+{
+    (void)state;
+    quern *q = open_on_database();
+    assert_int_equal(obtain(q, 1), QUERN_OK);
+    qn_process *process = qn_process_of(q);
+    pthread_mutex_lock(&process->lock);
+    pthread_mutex_lock(&process->load_lock);
+
+    IN_CHILD(child, obtain(q, 2) == QUERN_OK ? (quern_close(q), 0) : 1)
+    pthread_mutex_unlock(&process->load_lock);
+    pthread_mutex_unlock(&process->lock);
+
+    assert_int_equal(end_of(child), 0);
+    assert_int_equal(obtain(q, 3), QUERN_OK);
+    quern_close(q);
+}
+
+static int say_begun(void *user)
+{
+    atomic_store((_Atomic int *)user, 1);
+    return 0;
+}
+
+static void *obtain_1(void *user)
+{
+    return obtain(user, 1) == QUERN_OK ? NULL : user;
+}
+
+static quern *open_with_signal(void)
+{
+    quern_options options = runtime_options(database, NULL);
+    options.flight_timeout_ms = FOREVER_MS;
+    options.cancel = say_begun;
+    options.cancel_user = &shared[0];
+    return runtime_open(&options);
+}
+
+// The child finds the flight of a thread that it does not have. It must wait for the process, not for the thread.
+static void a_child_born_during_a_compile_gets_the_parents_result(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    void *failed;
+    quern *q = open_with_signal();
+    fake_nvrtc.delay_ms = 400;
+    assert_int_equal(pthread_create(&thread, NULL, obtain_1, q), 0);
+    wait_until(&shared[0], 1);
+
+    IN_CHILD(child, obtain(q, 1) == QUERN_OK && runtime_counters(q).hit_user == 1 ? 0 : 1)
+
+    assert_int_equal(end_of(child), 0);
+    pthread_join(thread, &failed);
+    assert_null(failed);
+    assert_int_equal(fake_nvrtc.compiles, 1);
+    quern_close(q);
+}
+
+// A process compiles, forks meanwhile, and is killed: its child shares the lock's description.
+static int compile_and_fork(void)
+{
+    pthread_t thread;
+    quern *q = open_with_signal();
+    fake_nvrtc.delay_ms = FOREVER_MS;
+    if (pthread_create(&thread, NULL, obtain_1, q)) return 1;
+    wait_until(&shared[0], 1);
+    if (fork() == 0) {
+        alarm(PATIENCE_S);
+        fake_nvrtc.delay_ms = 0;
+        atomic_store(&shared[1], getpid());
+        obtain(q, 2); // the slow path: what was inherited is dropped
+        atomic_store(&shared[2], 1);
+        for (;;) pause();
+    }
+    for (;;) pause();
+}
+
+static void a_living_child_does_not_keep_its_dead_parents_lock(void **state)
+{
+    (void)state;
+    IN_CHILD(parent, compile_and_fork())
+    wait_until(&shared[2], 1);
+    kill(parent, SIGKILL);
+    assert_int_equal(end_of(parent), 128 + SIGKILL);
+    quern_options options = runtime_options(database, NULL);
+    options.flight_timeout_ms = PATIENCE_S * 1000;
+    quern *q = runtime_open(&options);
+
+    assert_int_equal(obtain(q, 1), QUERN_OK);
+
+    assert_int_equal(runtime_counters(q).flight_timeouts, 0);
+    kill(atomic_load(&shared[1]), SIGKILL);
+    quern_close(q);
+}
+
+// A child may have closed what it inherited and put the number to another use.
+static int reuse_descriptors(quern *q)
+{
+    int files[128], count = 0, fd;
+    char name[160];
+    for (fd = 3; fd < 64; fd++) close(fd);
+    snprintf(name, sizeof name, "%s/mine", folder);
+    cache_write_file(name, "x", 1);
+    FILE *file;
+    while (count < 40 && (file = fopen(name, "r"))) files[count++] = fileno(file);
+    if (obtain(q, 2) != QUERN_OK) return 1;
+    for (int i = 0; i < count; i++)
+        if (fcntl(files[i], F_GETFD) < 0) return 2;
+    return 0;
+}
+
+static void a_descriptor_that_the_child_uses_for_itself_is_not_closed(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    quern *q = open_with_signal();
+    fake_nvrtc.delay_ms = 300;
+    assert_int_equal(pthread_create(&thread, NULL, obtain_1, q), 0);
+    wait_until(&shared[0], 1);
+
+    IN_CHILD(child, reuse_descriptors(q))
+
+    assert_int_equal(end_of(child), 0);
+    pthread_join(thread, NULL);
+    quern_close(q);
+}
+
+static void a_child_makes_no_driver_call_when_it_closes(void **state)
+{
+    (void)state;
+    static const int cc[] = {90};
+    quern_softmax_topk_spec spec = runtime_spec(1000, 8);
+    quern_op *op;
+    fake_driver_install(1, cc);
+    fake_driver_enter(fake_driver_context(0));
+    quern *q = open_on_database();
+    assert_int_equal(quern_prepare(q, &spec.base, 0, &op), QUERN_OK);
+
+    IN_CHILD(child, (quern_op_release(op), quern_close(q), fake_driver.call.cuLibraryUnload.count == 0 ? 0 : 1))
+
+    assert_int_equal(end_of(child), 0);
+    quern_op_release(op);
+    quern_close(q);
+    assert_int_equal(fake_driver.live_libraries, 0);
+    fake_driver_enter(NULL);
+    fake_driver_remove();
+}
+
+static int warm_in_grandchild(quern *q)
+{
+    if (obtain(q, 2) != QUERN_OK) return 1;
+    IN_CHILD(child, obtain(q, 3) == QUERN_OK ? 0 : 1)
+    return end_of(child);
+}
+
+static void a_grandchild_opens_its_own_too(void **state)
+{
+    (void)state;
+    quern *q = open_on_database();
+    assert_int_equal(obtain(q, 1), QUERN_OK);
+
+    IN_CHILD(child, warm_in_grandchild(q))
+
+    assert_int_equal(end_of(child), 0);
+    quern_close(q);
+    quern_store store = cache_open_read(database);
+    assert_int_equal(cache_count(&store), 3);
+    qn_sqlite_close(&store);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_child_is_served_from_the_memory_it_inherited),
+        TEST(parent_and_child_both_go_on_with_the_database),
+        TEST(locks_held_at_the_fork_do_not_hold_the_child),
+        TEST(a_child_born_during_a_compile_gets_the_parents_result),
+        TEST(a_living_child_does_not_keep_its_dead_parents_lock),
+        TEST(a_descriptor_that_the_child_uses_for_itself_is_not_closed),
+        TEST(a_child_makes_no_driver_call_when_it_closes),
+        TEST(a_grandchild_opens_its_own_too),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,725 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the .vec files of this folder: inputs, and the outputs that the PTX manual's definitions give.
+
+    generate.py [FOLDER]
+
+A program of its own, on purpose: it shares no line and no shortcut with the model (kernel_templates/model), computes
+with whole numbers of any size, and is run by hand when a case is added. What the manual leaves open (the order and
+rounding of tensor-core sums) follows the published models named in kernel_templates/model/INSTRUCTIONS.md.
+
+The format, words in hexadecimal, '#' lines are comments:
+    kernel FILE threads N shared BYTES
+    case NAME which N ctas N
+    map TYPE RANK SWIZZLE FILL TARGET OFFSET / dims / strides / box / steps      (TARGET: in or out; OFFSET in words)
+    in COUNT        and the words
+    out FROM UNTIL COUNT        and the words: for architectures FROM <= cc < UNTIL; words of out start as eeeeeeee
+    N*WORD among the words is WORD N times, N in decimal
+"""
+import os
+import random
+import sys
+
+ANY = (80, 1000)
+POISON = 0xEEEEEEEE
+
+# ---- number formats: (exponent bits, fraction bits, infinity, nan)
+FORMATS = {
+    "f16": (5, 10, True), "bf16": (8, 7, True), "tf32": (8, 10, True), "f32": (8, 23, True),
+    "e4m3": (4, 3, False), "e5m2": (5, 2, True),
+}
+WIDTH = {"f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
+ONE = 400  # values are whole multiples of 2^-400
+
+
+def decode(fmt, bits):
+    """('nan'), ('inf', sign) or ('number', value * 2^400, exponent)."""
+    if fmt == "tf32":
+        bits >>= 13
+    exponent_bits, fraction_bits, has_infinity = FORMATS[fmt]
+    fraction = bits & ((1 << fraction_bits) - 1)
+    field = bits >> fraction_bits & ((1 << exponent_bits) - 1)
+    sign = -1 if bits >> (exponent_bits + fraction_bits) & 1 else 1
+    bias = (1 << (exponent_bits - 1)) - 1
+    if has_infinity and field == (1 << exponent_bits) - 1:
+        return ("nan",) if fraction else ("inf", sign)
+    if not has_infinity and field == (1 << exponent_bits) - 1 and fraction == (1 << fraction_bits) - 1:
+        return ("nan",)
+    exponent = max(field, 1) - bias
+    significand = fraction + ((1 << fraction_bits) if field else 0)
+    return ("number", sign * (significand << (ONE + exponent - fraction_bits)), exponent)
+
+
+def encode(value, fraction_bits, least, greatest, exponent_bits, rounding):
+    """value * 2^400 as bits, rounded 'zero' or 'even'."""
+    if value == 0:
+        return 0
+    sign, v = (1 if value < 0 else 0), abs(value)
+    exponent = max(v.bit_length() - 1 - ONE, least)
+    step = ONE + exponent - fraction_bits
+    kept, rest = (v >> step, v & ((1 << step) - 1)) if step >= 0 else (v << -step, 0)
+    if rounding == "even" and step > 0:
+        half = 1 << (step - 1)
+        if rest > half or (rest == half and kept & 1):
+            kept += 1
+            if kept == 2 << fraction_bits:
+                kept, exponent = kept >> 1, exponent + 1
+    top = sign << (exponent_bits + fraction_bits)
+    if exponent > greatest:
+        return top | ((1 << exponent_bits) - 1) << fraction_bits
+    field = exponent - least + 1 if kept >> fraction_bits else 0
+    return top | field << fraction_bits | kept & ((1 << fraction_bits) - 1)
+
+
+def to_f32(value, rounding):
+    return encode(value, 23, -126, 127, 8, rounding)
+
+
+def to_f16(value, rounding):
+    return encode(value, 10, -14, 15, 5, rounding)
+
+
+# ---- tensor-core sums
+def dot_add(fa, a, fb, b, c, sum_type, fraction, least):
+    """Terms cut toward zero to multiples of 2^(E - fraction), added exactly, rounded once."""
+    c_format = "f16" if sum_type == "f16" else "f32"
+    nan, infinities, terms = False, set(), []
+    for x, y in zip(a, b):
+        x, y = decode(fa, x), decode(fb, y)
+        if x[0] == "nan" or y[0] == "nan":
+            nan = True
+        elif x[0] == "inf" or y[0] == "inf":
+            sx = x[1] if x[0] == "inf" else (x[1] > 0) - (x[1] < 0)
+            sy = y[1] if y[0] == "inf" else (y[1] > 0) - (y[1] < 0)
+            nan = nan or sx * sy == 0
+            infinities.add(sx * sy)
+        elif x[1] and y[1]:
+            terms.append((x[1] * y[1] >> ONE, x[2] + y[2]))  # exact: 2^-400 is far below every product
+    z = decode(c_format, c)
+    if z[0] == "nan":
+        nan = True
+    elif z[0] == "inf":
+        infinities.add(z[1])
+    elif z[1]:
+        terms.append((z[1], z[2]))
+    infinities.discard(0)
+    if nan or len(infinities) == 2:
+        return 0x7FFF if sum_type == "f16" else 0x7FFFFFFF
+    if infinities:
+        sign = 1 if -1 in infinities else 0
+        return 0x7C00 | sign << 15 if sum_type == "f16" else 0x7F800000 | sign << 31
+    top = max([e for _, e in terms] + [least])
+    quantum = ONE + top - fraction
+    total = sum((abs(v) >> quantum << quantum) * (1 if v > 0 else -1) for v, _ in terms)
+    if sum_type == "f16":
+        return to_f16(total, "even")
+    bits = to_f32(total, "zero")
+    return bits & ~0x3FF if sum_type == "e8m13" else bits
+
+
+def add_even(a, b, fmt):
+    x, y = decode(fmt, a), decode(fmt, b)
+    nan = 0x7FFF if fmt == "f16" else 0x7FFFFFFF
+    if x[0] == "nan" or y[0] == "nan" or (x[0] == "inf" and y[0] == "inf" and x[1] != y[1]):
+        return nan
+    if x[0] == "inf" or y[0] == "inf":
+        sign = (x if x[0] == "inf" else y)[1] < 0
+        return (0x7C00 | sign << 15) if fmt == "f16" else (0x7F800000 | sign << 31)
+    if x[1] == y[1] == 0:
+        return (a & b) & (0x8000 if fmt == "f16" else 0x80000000)
+    return to_f16(x[1] + y[1], "even") if fmt == "f16" else to_f32(x[1] + y[1], "even")
+
+
+def mma_element(cc, fa, fb, a, b, c, sum_type):
+    """D of mma.sync: blocks of terms in order of k; fp8 by two dot products of f16 instructions and an addition."""
+    k = len(a)
+    least = (-21 if sum_type == "f16" else -133) + (1 if cc < 90 else 0)
+    if fa in ("e4m3", "e5m2"):
+        first = [i for i in range(k) if i % 4 < 2]
+        second = [i for i in range(k) if i % 4 >= 2]
+        total = 0
+        for part in (first, second):
+            total = dot_add(fa, [a[i] for i in part], fb, [b[i] for i in part], total, sum_type, 25, least)
+        return add_even(c, total, sum_type)
+    block = (4 if fa == "tf32" else 8) * (2 if cc >= 90 else 1)
+    for at in range(0, k, block):
+        c = dot_add(fa, a[at:at + block], fb, b[at:at + block], c, sum_type, 25 if cc >= 90 else 24, least)
+    return c
+
+
+def wgmma_element(fa, fb, a, b, c, sum_type):
+    least = -21 if sum_type == "f16" else -133
+    if fa in ("e4m3", "e5m2"):
+        return dot_add(fa, a, fb, b, c, "f16" if sum_type == "f16" else "e8m13", 13, least)
+    return dot_add(fa, a, fb, b, c, sum_type, 25, least)
+
+
+def integer_element(fa, fb, a, b, c, saturate):
+    def signed(v, bits):
+        return v - (1 << bits) if v >> (bits - 1) else v
+
+    total = signed(c, 32)
+    for x, y in zip(a, b):
+        total += (signed(x, 8) if fa == "s8" else x) * (signed(y, 8) if fb == "s8" else y)
+    if saturate:
+        total = max(-(1 << 31), min((1 << 31) - 1, total))
+    return total & 0xFFFFFFFF
+
+
+# ---- inputs
+def draw(rng, fmt, style):
+    """Bits of one element. near: ordinary values; wide: every finite one; small: around the subnormals; all: any bits;
+    sparse: mostly zeros beside large and small values."""
+    width = WIDTH[fmt]
+    if fmt in ("s8", "u8"):
+        return rng.getrandbits(8) if style != "extreme" else rng.choice([0x80, 0x7F, 0xFF])
+    exponent_bits, fraction_bits, _ = FORMATS[fmt]
+    low = 13 if fmt == "tf32" else 0
+    bias = (1 << (exponent_bits - 1)) - 1
+    if style == "all":
+        return rng.getrandbits(width)
+    if style == "sparse" and rng.random() < 0.6:
+        return rng.getrandbits(1) << (width - 1)
+    if style == "near":
+        field = bias + rng.randint(-2, 1)
+    elif style == "small":
+        field = rng.randint(0, min(3, bias))
+    elif style == "sparse":
+        field = rng.choice([1, 2, bias, 2 * bias - 1, 2 * bias])
+    else:
+        field = rng.randint(0, 2 * bias)
+    fraction = rng.getrandbits(fraction_bits + low)
+    return rng.getrandbits(1) << (width - 1) | field << (fraction_bits + low) | fraction
+
+
+def draw_c(rng, sum_type, style):
+    fmt = "f16" if sum_type == "f16" else "f32"
+    if style == "all" and rng.random() < 0.9:
+        style = "wide"
+    return draw(rng, fmt, style)
+
+
+# ---- writing
+class Writer:
+    def __init__(self, folder, kernel, threads, shared):
+        self.path = os.path.join(folder, kernel + ".vec")
+        self.lines = ["# Made by generate.py; do not edit.", f"kernel {kernel}.cu threads {threads} shared {shared}"]
+
+    def words(self, words):
+        items, at = [], 0
+        while at < len(words):
+            same = at
+            while same < len(words) and words[same] == words[at]:
+                same += 1
+            if same - at < 4:
+                same = at + 1
+            items.append(f"{words[at]:08x}" if same == at + 1 else f"{same - at}*{words[at]:08x}")
+            at = same
+        for at in range(0, len(items), 16):
+            self.lines.append(" ".join(items[at:at + 16]))
+
+    def case(self, name, which, words, outs, ctas=1, tensor_map=None):
+        self.lines.append(f"case {name} which {which} ctas {ctas}")
+        if tensor_map:
+            self.lines.append("map " + tensor_map)
+        self.lines.append(f"in {len(words)}")
+        self.words(words)
+        for (start, until), out in outs:
+            self.lines.append(f"out {start} {until} {len(out)}")
+            self.words(out)
+
+    def close(self):
+        with open(self.path, "w") as f:
+            f.write("\n".join(self.lines) + "\n")
+
+
+def packed(elements, width):
+    """Elements of a register array, from the lowest bits up."""
+    per = 32 // width
+    return [sum(e << (width * i) for i, e in enumerate(elements[at:at + per])) for at in range(0, len(elements), per)]
+
+
+def by_lane(registers):
+    """registers[lane][word] as the words of all lanes, word by word."""
+    return [registers[t][i] for i in range(len(registers[0])) for t in range(len(registers))]
+
+
+# ---- mma
+def a_place(t, i, width):
+    g, q = t >> 2, t & 3
+    if width == 32:
+        return g + 8 * (i & 1), q + 4 * (i >> 1)
+    if width == 16:
+        return g + 8 * ((i >> 1) & 1), 2 * q + (i & 1) + 8 * (i >> 2)
+    return g + 8 * ((i >> 2) & 1), 4 * q + (i & 3) + 16 * (i >> 3)
+
+
+def b_place(t, i, width):
+    g, q = t >> 2, t & 3
+    if width == 32:
+        return q + 4 * i, g
+    if width == 16:
+        return 2 * q + (i & 1) + 8 * (i >> 1), g
+    return 4 * q + (i & 3) + 16 * (i >> 2), g
+
+
+def c_place(t, i):
+    return (t >> 2) + 8 * (i >> 1), 2 * (t & 3) + (i & 1)
+
+
+MMA_FORMS = [  # in the order of mma.cu: k, A, B, sum, first architecture
+    (8, "f16", "f16", "f32", 80), (16, "f16", "f16", "f32", 80), (8, "f16", "f16", "f16", 80),
+    (16, "f16", "f16", "f16", 80), (8, "bf16", "bf16", "f32", 80), (16, "bf16", "bf16", "f32", 80),
+    (4, "tf32", "tf32", "f32", 80), (8, "tf32", "tf32", "f32", 80),
+    (16, "s8", "s8", "s32", 80), (16, "s8", "u8", "s32", 80), (16, "u8", "s8", "s32", 80), (16, "u8", "u8", "s32", 80),
+    (32, "s8", "s8", "s32", 80), (32, "s8", "u8", "s32", 80), (32, "u8", "s8", "s32", 80), (32, "u8", "u8", "s32", 80),
+    (32, "s8", "s8", "sat", 80), (32, "u8", "u8", "sat", 80),
+    (32, "e4m3", "e4m3", "f32", 90), (32, "e4m3", "e5m2", "f32", 90), (32, "e5m2", "e4m3", "f32", 90),
+    (32, "e5m2", "e5m2", "f32", 90), (32, "e4m3", "e4m3", "f16", 90), (32, "e5m2", "e5m2", "f16", 90),
+    (16, "e4m3", "e4m3", "f32", 90), (16, "e5m2", "e5m2", "f32", 90),
+]
+
+
+def mma_case(rng, form, style):
+    k, fa, fb, sum_type, since = form
+    width = WIDTH[fa]
+    a = [[draw(rng, fa, style) for _ in range(k)] for _ in range(16)]
+    b = [[draw(rng, fb, style) for _ in range(8)] for _ in range(k)]
+    if sum_type in ("s32", "sat"):
+        c = [[rng.getrandbits(32) for _ in range(8)] for _ in range(16)]
+        if style == "extreme":
+            c = [[rng.choice([0x7FFFFFFF, 0x80000000, 0x7FFFFFF0, 0x80000010]) for _ in range(8)] for _ in range(16)]
+    else:
+        c = [[draw_c(rng, sum_type, style) for _ in range(8)] for _ in range(16)]
+    fragments_a, fragments_b, fragments_c = [], [], []
+    c_width = 16 if sum_type == "f16" else 32
+    for t in range(32):
+        fragments_a.append(packed([a[r][x] for r, x in (a_place(t, i, width) for i in range(k // 2))], width))
+        fragments_b.append(packed([b[x][n] for x, n in (b_place(t, i, width) for i in range(k // 4))], width))
+        fragments_c.append(packed([c[r][n] for r, n in (c_place(t, i) for i in range(4))], c_width))
+    words = by_lane(fragments_a) + by_lane(fragments_b) + by_lane(fragments_c)
+    outs = []
+    floating = sum_type in ("f32", "f16")
+    ranges = [(80, 89), (90, 120)] if floating and since == 80 else [(since, 120)] if floating else [(80, 120)]
+    for start, until in ranges:
+        fragments = []
+        for t in range(32):
+            d = []
+            for i in range(4):
+                r, n = c_place(t, i)
+                column = [b[x][n] for x in range(k)]
+                if floating:
+                    d.append(mma_element(start, fa, fb, a[r], column, c[r][n], sum_type))
+                else:
+                    d.append(integer_element(fa, fb, a[r], column, c[r][n], sum_type == "sat"))
+            fragments.append(packed(d, c_width))
+        outs.append(((start, until), by_lane(fragments)))
+    return words, outs
+
+
+def write_mma(folder):
+    w = Writer(folder, "mma", 32, 0)
+    for which, form in enumerate(MMA_FORMS):
+        styles = ("all", "extreme") if form[3] in ("s32", "sat") else ("near", "wide", "small", "sparse", "all")
+        for style in styles:
+            rng = random.Random(f"mma {which} {style}")
+            words, outs = mma_case(rng, form, style)
+            k, fa, fb, sum_type, _ = form
+            w.case(f"m16n8k{k}.{sum_type}.{fa}.{fb}/{style}", which, words, outs)
+    w.close()
+
+
+# ---- ldmatrix, stmatrix, movmatrix
+def halves(words):
+    return [h for w in words for h in (w & 0xFFFF, w >> 16)]
+
+
+def write_matrix(folder):
+    w = Writer(folder, "matrix", 32, 512)
+    rng = random.Random("matrix")
+    for which in range(13):
+        rows = list(range(32))
+        rng.shuffle(rows)
+        memory = [rng.getrandbits(32) for _ in range(128)]
+        registers = [[rng.getrandbits(32) for _ in range(4)] for _ in range(32)]
+        after_registers, after = [r[:] for r in registers], halves(memory)
+        count, trans = (1, 2, 4)[which % 3], which % 6 >= 3
+        for t in range(32):
+            g, q = t >> 2, t & 3
+            for j in range(count if which < 12 else 0):
+                if which < 6:  # element (r, c) of matrix j: half-word c of the row that lane 8j + r addresses
+                    at = [(2 * q, g), (2 * q + 1, g)] if trans else [(g, 2 * q), (g, 2 * q + 1)]
+                    low, high = (halves(memory)[8 * rows[8 * j + r] + c] for r, c in at)
+                    after_registers[t][j] = low | high << 16
+                else:
+                    at = [(2 * q, g), (2 * q + 1, g)] if trans else [(g, 2 * q), (g, 2 * q + 1)]
+                    for (r, c), value in zip(at, halves([registers[t][j]])):
+                        after[8 * rows[8 * j + r] + c] = value
+            if which == 12:
+                matrix = {(l >> 2, 2 * (l & 3) + h): halves([registers[l][0]])[h] for l in range(32) for h in (0, 1)}
+                after_registers[t][0] = matrix[2 * q, g] | matrix[2 * q + 1, g] << 16
+        name = "movmatrix" if which == 12 else f"{'ldmatrix' if which < 6 else 'stmatrix'}.x{count}{'.trans' if trans else ''}"
+        since = 90 if 6 <= which < 12 else 80
+        w.case(name, which, rows + memory + by_lane(registers),
+               [((since, 1000), by_lane(after_registers) + packed(after, 16))])
+    w.close()
+
+
+# ---- copies and mbarriers
+def write_copy(folder):
+    w = Writer(folder, "copy", 32, 512 + 8)
+    rng = random.Random("copy")
+    data = [rng.getrandbits(32) for _ in range(512)]
+
+    def valid(size, words=data):
+        return [rng.randint(0, size) for _ in range(32)] + words[32:]
+
+    def lanes(words, size, valid_bytes=None):
+        raw = b"".join(x.to_bytes(4, "little") for x in words)
+        out = b""
+        for t in range(32):
+            n = size if valid_bytes is None else valid_bytes[t]
+            out += raw[t * size:t * size + n] + bytes(size - n)
+        out += POISON.to_bytes(4, "little") * ((512 - len(out)) // 4)
+        return [int.from_bytes(out[i:i + 4], "little") for i in range(0, 512, 4)]
+
+    poison = [POISON] * 128
+    for which, size in ((0, 4), (1, 8), (2, 16), (6, 16)):
+        w.case(f"cp.async.{'cg' if which == 6 else 'ca'}.{size}", which, data, [(ANY, lanes(data, size))])
+    for which, size in ((3, 4), (4, 8), (5, 16), (7, 16)):
+        words = valid(size)
+        w.case(f"cp.async.{'cg' if which == 7 else 'ca'}.{size}.zfill", which, words, [(ANY, lanes(words, size, words[:32]))])
+    groups = data[:32] + data[64:96] + [(x + 1) & 0xFFFFFFFF for x in data[:32] + data[64:96]]
+    w.case("cp.async.wait_group", 8, data, [(ANY, groups)])
+    w.case("cp.async.mbarrier.arrive.noinc", 9, data, [(ANY, data[:32] + data[31::-1] + poison[64:])])
+    w.case("mbarrier.phases", 10, data, [(ANY, poison + [0, 1, 0, 1, 0, 0, 1, 1])])
+    hopper = (90, 1000)
+    landed = data[:8] + data[16:32] + poison[24:]
+    w.case("mbarrier.transactions", 11, data, [(hopper, landed + [0, 0, data[0], data[31], 0])])
+    w.case("cp.async.bulk.load", 12, data, [(hopper, data[:128])])
+    memory = data[256:384]
+    changed = [7] + memory[1:]
+    w.case("cp.async.bulk.store", 13, data, [(hopper, changed + memory)])
+    floats = data[:256] + [draw(rng, "f32", rng.choice(["near", "small", "small"])) for _ in range(256)]
+    for i in range(256, 384):  # some sums cancel to a subnormal, which becomes zero
+        if i % 4 == 0:
+            floats[i] = 0x00800000 + i
+            floats[i + 128] = 0x80800000 + rng.randint(0, 512)
+
+    def flushed(x):
+        return x & 0x80000000 if x & 0x7F800000 == 0 else x
+
+    sums = [flushed(add_even(flushed(x), flushed(y), "f32")) for x, y in zip(floats[384:], floats[256:384])]
+    w.case("cp.reduce.async.bulk.add.f32", 14, floats, [(hopper, [7] + floats[257:384] + sums)])
+    sums = [(x + y) & 0xFFFFFFFF for x, y in zip(data[384:], memory)]
+    w.case("cp.reduce.async.bulk.add.u32", 15, data, [(hopper, changed + sums)])
+    blocks = [data[256:384], data[384:512]]
+    multicast = [b[:32] + data[:64] + b[96:] for b in blocks]
+    w.case("cp.async.bulk.load.multicast", 16, data, [(hopper, multicast[0] + multicast[1])], ctas=2)
+    sent = blocks[1][:64] + blocks[0][32:64] + blocks[1][96:]
+    w.case("cp.async.bulk.send", 17, data, [(hopper, blocks[0] + sent)], ctas=2)
+    arrived = [[1000 * (1 - r) + t for t in range(32)] + blocks[r][32:] for r in (0, 1)]
+    w.case("mbarrier.arrive.shared::cluster", 18, data, [(hopper, arrived[0] + arrived[1])], ctas=2)
+    masks = [0xFFFFFFFF, 1, 0x80000000, 0x0FF01234]
+    w.case("elect.sync", 19, masks + data[4:], [(hopper, [1, 1, 1, 1] + poison[4:])])
+    w.close()
+
+
+# ---- tiles
+TYPES = {"u8": (0, 1), "u16": (1, 2), "u32": (2, 4), "f16": (6, 2), "f32": (7, 4), "f64": (8, 8), "bf16": (9, 2), "tf32": (11, 4)}
+
+
+def moved(address, swizzle):
+    """The swizzle of 32, 64 and 128 bytes: 16-byte units of a 128-byte line change places by the line's number."""
+    return address ^ (address >> 7 & (0, 1, 3, 7)[swizzle]) << 4
+
+
+def tf32_rounded(word):
+    if word & 0x7FFFFFFF > 0x7F800000:
+        return 0x7FFFE000
+    if word & 0x7F800000 == 0x7F800000:
+        return word
+    kept, rest = word >> 13, word & 0x1FFF
+    return (kept + (1 if rest > 0x1000 or (rest == 0x1000 and kept & 1) else 0)) << 13
+
+
+def tile_positions(rank, counts):
+    def walk(j):
+        if j < 0:
+            yield ()
+            return
+        for i in range(counts[j]):
+            for rest in walk(j - 1):
+                yield rest + (i,)
+    yield from walk(rank - 1)
+
+
+class Tensor:
+    def __init__(self, kind, dims, box, start, swizzle=0, fill=0, steps=None, pad=0):
+        self.kind, self.dims, self.box, self.start, self.swizzle, self.fill = kind, dims, box, start, swizzle, fill
+        self.code, self.size = TYPES[kind]
+        self.steps = steps or [1] * len(dims)
+        self.counts = [box[0]] + [(b + s - 1) // s for b, s in zip(box[1:], self.steps[1:])]
+        self.strides, bytes_ = [], dims[0] * self.size
+        for d in dims[1:]:
+            bytes_ = (bytes_ + pad + 15) // 16 * 16
+            self.strides.append(bytes_)
+            bytes_ *= d
+        self.bytes = (bytes_ + 3) // 4 * 4
+        self.tile_bytes = self.size
+        for n in self.counts:
+            self.tile_bytes *= n
+
+    def text(self, target, offset):
+        join = lambda values: " ".join(str(v) for v in values)
+        return (f"{self.code} {len(self.dims)} {self.swizzle} {self.fill} {target} {offset} / {join(self.dims)} / "
+                f"{join(self.strides)} / {join(self.box)} / {join(self.steps)}")
+
+    def address(self, index):
+        """Byte of the tensor, or None outside it, of a tile position."""
+        c = [s + i * (p if j else 1) for j, (s, i, p) in enumerate(zip(self.start, index, self.steps))]
+        if any(x < 0 or x >= d for x, d in zip(c, self.dims)):
+            return None
+        return c[0] * self.size + sum(x * s for x, s in zip(c[1:], self.strides))
+
+    def each(self):
+        """(byte in shared memory, byte in the tensor or None) of every element."""
+        dense = 0
+        for index in tile_positions(len(self.dims), self.counts):
+            yield moved(dense, self.swizzle), self.address(index)
+            dense += self.size
+
+
+def bytes_of(words):
+    return bytearray(b"".join(x.to_bytes(4, "little") for x in words))
+
+
+def words_of(raw):
+    return [int.from_bytes(raw[i:i + 4], "little") for i in range(0, len(raw), 4)]
+
+
+def load_case(w, rng, name, which, t, ctas=1):
+    data = [rng.getrandbits(32) for _ in range(t.bytes // 4)]
+    if t.kind == "tf32":
+        data[:8] = [0x7F800001, 0xFF800000, 0x3F801000, 0x3F803000, 0x3F800FFF, 0x3F801001, 0x7F7FFFFF, 0x00001FFF]
+    source, tile = bytes_of(data), bytearray(t.tile_bytes)
+    outside = bytes([0xF7, 0x7F] * 4)[:t.size] if t.fill else bytes(t.size)
+    for place, address in t.each():
+        element = outside if address is None else bytes(source[address:address + t.size])
+        if t.kind == "tf32" and address is not None:
+            element = tf32_rounded(int.from_bytes(element, "little")).to_bytes(4, "little")
+        tile[place:place + t.size] = element
+    header = [c & 0xFFFFFFFF for c in t.start] + [0] * (5 - len(t.start)) + [t.tile_bytes // 4]
+    words = header + [0] * (64 - len(header)) + data
+    w.case(name, which, words, [((90, 1000), words_of(tile) * ctas)], ctas=ctas, tensor_map=t.text("in", 64))
+
+
+def store_case(w, rng, name, which, t):
+    image = [rng.getrandbits(32) for _ in range(t.tile_bytes // 4)]
+    tile, target = bytes_of(image), bytes_of([POISON] * (t.bytes // 4))
+    for place, address in t.each():
+        if address is not None:
+            target[address:address + t.size] = tile[place:place + t.size]
+    header = [c & 0xFFFFFFFF for c in t.start] + [0] * (5 - len(t.start)) + [len(image)]
+    words = header + [0] * (64 - len(header)) + image
+    w.case(name, which, words, [((90, 1000), words_of(target))], tensor_map=t.text("out", 0))
+
+
+def write_tma(folder):
+    w = Writer(folder, "tma", 32, 16384 + 8)
+    rng = random.Random("tma")
+    load = lambda name, which, t, ctas=1: load_case(w, rng, name, which, t, ctas)
+    load("load.1d", 1, Tensor("u32", [200], [64], [100]))
+    load("load.1d/both-ends-outside", 1, Tensor("u8", [40], [64], [-7]))
+    load("load.2d", 2, Tensor("f32", [24, 10], [8, 6], [8, 2]))
+    load("load.2d/left-and-above", 2, Tensor("u16", [40, 9], [32, 6], [-9, -2]))
+    load("load.2d/right-and-below", 2, Tensor("u16", [40, 9], [32, 6], [17, 6]))
+    load("load.2d/nowhere", 2, Tensor("u16", [40, 9], [32, 4], [100, 100]))
+    load("load.2d/nan-fill-f16", 2, Tensor("f16", [40, 9], [32, 6], [-9, -2], fill=1))
+    load("load.2d/nan-fill-f32", 2, Tensor("f32", [12, 5], [8, 4], [9, 3], fill=1))
+    load("load.2d/tf32-rounds", 2, Tensor("tf32", [16, 6], [8, 4], [0, 0]))
+    load("load.2d/tf32-rounds-nan-fill", 2, Tensor("tf32", [16, 6], [8, 4], [12, 3], fill=1))
+    load("load.2d/f64", 2, Tensor("f64", [10, 6], [4, 4], [7, 3]))
+    load("load.2d/swizzle-32", 2, Tensor("bf16", [48, 20], [16, 16], [16, 2], swizzle=1))
+    load("load.2d/swizzle-64", 2, Tensor("bf16", [80, 20], [32, 16], [16, 2], swizzle=2))
+    load("load.2d/swizzle-128", 2, Tensor("bf16", [128, 20], [64, 16], [16, 2], swizzle=3))
+    load("load.2d/swizzle-128-u8-outside", 2, Tensor("u8", [144, 20], [128, 16], [40, -3], swizzle=3))
+    load("load.2d/swizzle-64-f32", 2, Tensor("f32", [20, 20], [16, 8], [1, 1], swizzle=2))
+    load("load.2d/swizzle-128-narrow", 2, Tensor("bf16", [128, 20], [32, 16], [16, 2], swizzle=3))
+    load("load.2d/steps", 2, Tensor("u32", [16, 20], [8, 9], [4, 1], steps=[1, 2]))
+    load("load.2d/padded-rows", 2, Tensor("u16", [40, 9], [32, 6], [3, 2], pad=48))
+    load("load.3d", 3, Tensor("u16", [24, 7, 5], [16, 4, 3], [4, 5, -1], swizzle=1))
+    load("load.3d/steps", 3, Tensor("u16", [24, 12, 9], [16, 7, 8], [4, 1, 2], steps=[1, 3, 4]))
+    load("load.4d", 4, Tensor("u8", [48, 5, 4, 3], [32, 3, 2, 2], [8, 3, 3, 1]))
+    load("load.5d", 5, Tensor("f32", [8, 3, 4, 3, 3], [4, 2, 2, 2, 2], [2, 2, -1, 2, 1]))
+    store = lambda name, which, t: store_case(w, rng, name, which, t)
+    store("store.1d", 6, Tensor("u32", [100], [64], [50]))
+    store("store.2d", 7, Tensor("f32", [24, 10], [8, 6], [8, 2]))
+    store("store.2d/right-and-below", 7, Tensor("u16", [40, 9], [32, 6], [17, 6]))
+    store("store.2d/swizzle-32", 7, Tensor("bf16", [48, 20], [16, 16], [16, 2], swizzle=1))
+    store("store.2d/swizzle-64", 7, Tensor("bf16", [80, 20], [32, 16], [64, 2], swizzle=2))
+    store("store.2d/swizzle-128", 7, Tensor("bf16", [128, 20], [64, 16], [16, 12], swizzle=3))
+    store("store.3d", 8, Tensor("u16", [24, 7, 5], [16, 4, 3], [4, 5, 3]))
+    store("store.4d", 9, Tensor("u8", [48, 5, 4, 3], [32, 3, 2, 2], [8, 3, 3, 1]))
+    store("store.5d", 10, Tensor("f32", [8, 3, 4, 3, 3], [4, 2, 2, 2, 2], [2, 2, 1, 2, 1]))
+    load("load.2d.multicast", 12, Tensor("bf16", [80, 20], [32, 8], [50, 14], swizzle=2), ctas=2)
+    load("load.3d.multicast", 13, Tensor("u16", [24, 7, 5], [16, 4, 2], [4, 5, -1]), ctas=2)
+    load("load.4d.multicast", 14, Tensor("u8", [48, 5, 4, 3], [32, 2, 2, 2], [8, 3, 3, 1]), ctas=2)
+    w.close()
+
+
+# ---- wgmma
+def element_byte(mn, k, size, layout):
+    """Byte of an element from the matrix's start, before the swizzle. layout: (MN-major, swizzle mode, leading, stride)."""
+    mn_major, mode, leading, stride = layout
+    width = {0: 16, 1: 128, 2: 64, 3: 32}[mode]
+    unit = 16 // size
+    if not mn_major:
+        if mode:
+            return mn // 8 * stride + mn % 8 * width + k * size
+        return mn // 8 * stride + mn % 8 * 16 + k // unit * leading + k % unit * size
+    if mode:
+        return mn // (width // size) * leading + mn % (width // size) * size + k // 8 * stride + k % 8 * width
+    return mn // unit * stride + mn % unit * size + k // 8 * leading + k % 8 * 16
+
+
+def image_of(matrix, size, layout, start):
+    """matrix[mn][k] as shared memory from the start of an aligned piece; the matrix begins `start` bytes into it."""
+    mode = {0: 0, 1: 3, 2: 2, 3: 1}[layout[1]]
+    places = {}
+    for mn, row in enumerate(matrix):
+        for k, value in enumerate(row):
+            places[moved(start + element_byte(mn, k, size, layout), mode)] = value
+    assert len(places) == len(matrix) * len(matrix[0]), layout
+    raw = bytearray(b"\xa5" * ((max(places) + size + 15) // 16 * 16))
+    for at, value in places.items():
+        raw[at:at + size] = value.to_bytes(size, "little")
+    return words_of(raw)
+
+
+class Wgmma:
+    def __init__(self, n, fa, fb, sum_type, a=None, b=(0, 1, 16, 1024), scale_a=1, scale_b=1):
+        """a: None for registers, else its layout. Layouts: (MN-major, mode 0 none 1 128B 2 64B 3 32B, leading, stride)."""
+        self.n, self.fa, self.fb, self.sum_type, self.a, self.b = n, fa, fb, sum_type, a, b
+        self.scale_a, self.scale_b = scale_a, scale_b
+        self.k = {32: 8, 16: 16, 8: 32}[WIDTH[fa]]
+
+
+def negated(fmt, bits):
+    return bits ^ 1 << (WIDTH[fmt] - 1)
+
+
+def wgmma_case(w, rng, name, which, form, style, accumulate=True, start_a=0, start_b=0, repeats=1):
+    k, n, width = form.k, form.n, WIDTH[form.fa]
+    size = width // 8
+    a = [[draw(rng, form.fa, style) for _ in range(k)] for _ in range(64)]
+    b = [[draw(rng, form.fb, style) for _ in range(k)] for _ in range(n)]
+    integer = form.sum_type == "s32"
+    c = [[rng.getrandbits(32) if integer else draw_c(rng, form.sum_type, style) for _ in range(n)] for _ in range(64)]
+    if not accumulate:
+        c = [[0x7F7F if form.sum_type == "f16" else 0x7F7F7F7F] * n for _ in range(64)]
+    image_a = image_of(a, size, form.a, start_a) if form.a else []
+    image_b = image_of(b, size, form.b, start_b)
+    header = [len(image_a), len(image_b)]
+    for layout in (form.a or (0, 0, 0, 0), form.b):
+        header += [layout[2], layout[3], layout[1]]
+    header += [start_a, start_b, 1 if accumulate else 0, repeats, 0, 0, 0, 0]
+    registers, accumulators = [], []
+    d_width = 16 if form.sum_type == "f16" else 32
+
+    def d_place(thread, r):
+        t = thread % 32
+        return 16 * (thread // 32) + (t >> 2) + 8 * ((r >> 1) & 1), 2 * (t & 3) + (r & 1) + 8 * (r >> 2)
+
+    for thread in range(128):
+        elements = []
+        for i in range(k // 2):
+            row, x = a_place(thread % 32, i, width)
+            elements.append(a[16 * (thread // 32) + row][x] if form.a is None else 0)
+        registers.append(packed(elements, width))
+        accumulators.append(packed([c[r][x] for r, x in (d_place(thread, i) for i in range(n // 2))], d_width))
+    words = header + image_a + image_b + by_lane(registers) + by_lane(accumulators)
+    if form.scale_a == -1:
+        a = [[negated(form.fa, x) for x in row] for row in a]
+    if form.scale_b == -1:
+        b = [[negated(form.fb, x) for x in row] for row in b]
+    d = [[value if accumulate else 0 for value in row] for row in c]
+    for _ in range(repeats):
+        if integer:
+            d = [[integer_element(form.fa, form.fb, a[r], b[x], d[r][x], False) for x in range(n)] for r in range(64)]
+        else:
+            d = [[wgmma_element(form.fa, form.fb, a[r], b[x], d[r][x], form.sum_type) for x in range(n)] for r in range(64)]
+    out = [packed([d[r][x] for r, x in (d_place(thread, i) for i in range(n // 2))], d_width) for thread in range(128)]
+    w.case(name, which, words, [((90, 100), by_lane(out))])
+
+
+def write_wgmma(folder):
+    w = Writer(folder, "wgmma", 128, 8192 + 32768)
+    k128, k64, k32 = (0, 1, 16, 1024), (0, 2, 16, 512), (0, 3, 16, 256)
+    none = (0, 0, 128, 256)
+    count = [0]
+
+    def case(name, which, form, style="near", **options):
+        count[0] += 1
+        wgmma_case(w, random.Random(f"wgmma {name} {style}"), f"{name}/{style}", which, form, style, **options)
+
+    bf = lambda n, **more: Wgmma(n, "bf16", "bf16", "f32", **more)
+    for style in ("near", "wide", "small", "sparse", "all"):
+        case("m64n8k16.f32.bf16", 0, bf(8, a=k128, b=k128), style)
+    case("m64n24k16.f32.bf16.none", 1, bf(24, a=none, b=none))
+    case("m64n24k16.f32.bf16.64B", 1, bf(24, a=k64, b=k64))
+    case("m64n24k16.f32.bf16.32B", 1, bf(24, a=k32, b=k32))
+    case("m64n64k16.f32.bf16.128B-later-step", 2, bf(64, a=k128, b=k128), start_a=64, start_b=32)
+    case("m64n256k16.f32.bf16", 3, bf(256, a=k128, b=k128), accumulate=False)
+    case("m64n64k16.f32.bf16.B-MN-128B", 4, bf(64, a=k128, b=(1, 1, 4096, 1024)), accumulate=False)
+    case("m64n64k16.f32.bf16.B-MN-64B", 4, bf(64, a=k128, b=(1, 2, 1024, 512)), accumulate=False)
+    case("m64n64k16.f32.bf16.A-MN-128B", 5, bf(64, a=(1, 1, 4096, 1024), b=k128), accumulate=False)
+    case("m64n64k16.f32.bf16.A-MN-none", 5, bf(64, a=(1, 0, 1024, 128), b=none), accumulate=False)
+    case("m64n128k16.f32.bf16.A-MN-32B-B-MN-128B", 6, bf(128, a=(1, 3, 512, 256), b=(1, 1, 2048, 1024)), accumulate=False)
+    case("m64n128k16.f32.bf16.both-MN-none", 6, bf(128, a=(1, 0, 128, 256), b=(1, 0, 2048, 128)), accumulate=False)
+    for style in ("near", "wide"):
+        case("m64n16k16.f32.bf16.A-registers", 7, bf(16, b=k64), style)
+    case("m64n32k16.f32.bf16.A-registers-B-MN", 8, bf(32, b=(1, 3, 512, 256)))
+    case("m64n16k16.f32.bf16.minus-A", 9, bf(16, a=k128, b=k128, scale_a=-1))
+    case("m64n16k16.f32.bf16.A-registers-minus-B", 10, bf(16, b=k128, scale_b=-1))
+    case("m64n8k16.f32.bf16.chain", 0, bf(8, a=k128, b=k128), "wide", repeats=3)
+    for style in ("wide", "small", "sparse", "all"):
+        case("m64n16k16.f32.f16", 11, Wgmma(16, "f16", "f16", "f32", a=k128, b=k128), style)
+    case("m64n16k16.f32.f16.A-registers", 12, Wgmma(16, "f16", "f16", "f32", b=k128), "wide")
+    for style in ("near", "wide", "small", "all"):
+        case("m64n16k16.f16.f16", 13, Wgmma(16, "f16", "f16", "f16", a=k128, b=k128), style)
+    case("m64n8k16.f16.f16.A-registers", 14, Wgmma(8, "f16", "f16", "f16", b=k128))
+    case("m64n64k16.f16.f16.both-MN", 15, Wgmma(64, "f16", "f16", "f16", a=(1, 1, 4096, 1024), b=(1, 1, 4096, 1024)),
+         accumulate=False)
+    for style in ("near", "wide", "small", "all"):
+        case("m64n16k8.f32.tf32", 16, Wgmma(16, "tf32", "tf32", "f32", a=k128, b=k64), style)
+    case("m64n16k8.f32.tf32.none", 16, Wgmma(16, "tf32", "tf32", "f32", a=none, b=none))
+    case("m64n16k8.f32.tf32.A-registers", 17, Wgmma(16, "tf32", "tf32", "f32", b=k128), "wide")
+    for which, fa, fb in ((18, "e4m3", "e4m3"), (19, "e4m3", "e5m2"), (20, "e5m2", "e4m3")):
+        for style in ("near", "wide", "small", "all"):
+            case(f"m64n16k32.f32.{fa}.{fb}", which, Wgmma(16, fa, fb, "f32", a=k128, b=k128), style)
+    case("m64n16k32.f32.e4m3.e4m3.none", 18, Wgmma(16, "e4m3", "e4m3", "f32", a=none, b=none))
+    case("m64n16k32.f32.e5m2.e5m2.A-registers", 21, Wgmma(16, "e5m2", "e5m2", "f32", b=k64), "wide")
+    case("m64n16k32.f32.e4m3.e4m3.A-registers", 22, Wgmma(16, "e4m3", "e4m3", "f32", b=k32), "near")
+    for style in ("near", "wide", "all"):
+        case("m64n16k32.f16.e4m3.e4m3", 23, Wgmma(16, "e4m3", "e4m3", "f16", a=k128, b=k128), style)
+    case("m64n16k32.f16.e5m2.e5m2.A-registers", 24, Wgmma(16, "e5m2", "e5m2", "f16", b=k128), "near")
+    integer = lambda n, fa, fb, **more: Wgmma(n, fa, fb, "s32", **more)
+    case("m64n16k32.s32.s8.s8", 25, integer(16, "s8", "s8", a=k128, b=k128), "all")
+    case("m64n16k32.s32.s8.u8", 26, integer(16, "s8", "u8", a=k64, b=k32), "all")
+    case("m64n16k32.s32.u8.s8.A-registers", 27, integer(16, "u8", "s8", b=k128), "extreme")
+    case("m64n24k32.s32.u8.u8", 28, integer(24, "u8", "u8", a=none, b=none), "all")
+    w.close()
+
+
+def main():
+    folder = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
+    write_mma(folder)
+    write_matrix(folder)
+    write_copy(folder)
+    write_tma(folder)
+    write_wgmma(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// What must hold for every family in the list, whoever writes it: names, offsets, and lists that agree with each other.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ops/family.h"
+
+static bool is_name(const char *name)
+{
+    return name && *name && !name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")];
+}
+
+static size_t bytes_of(qn_type type) { return type == QN_INT || type == QN_REAL ? 8 : sizeof(int); }
+
+// Fields of one structure: names unlike, inside the structure, not over one another, defaults allowed.
+static void check_fields(const char *family, const qn_field *fields, size_t count, size_t structure_bytes)
+{
+    for (size_t i = 0; i < count; i++) {
+        const qn_field *f = &fields[i];
+        if (!is_name(f->name) || !f->doc || !*f->doc || strchr(f->doc, '\n')) fail_msg("%s: field %zu: name or doc", family, i);
+        assert_true(f->offset >= sizeof(size_t));
+        assert_true(f->offset + bytes_of(f->type) <= structure_bytes);
+        assert_int_equal(f->type == QN_ENUM, f->names != NULL);
+        if (f->type == QN_INT) assert_true(f->min <= f->max);
+        if (f->type == QN_INT && !f->required) assert_true(f->initial >= f->min && f->initial <= f->max);
+        for (size_t j = 0; j < i; j++) {
+            assert_string_not_equal(f->name, fields[j].name);
+            assert_true(f->offset + bytes_of(f->type) <= fields[j].offset || fields[j].offset + bytes_of(fields[j].type) <= f->offset);
+        }
+    }
+}
+
+static const qn_field *field_of(const qn_field *fields, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!strcmp(fields[i].name, name)) return &fields[i];
+    }
+    return NULL;
+}
+
+static void check_tensor(const qn_family *family, const qn_tensor *tensor)
+{
+    size_t rank = 0;
+
+    assert_true(is_name(tensor->name) && tensor->doc && *tensor->doc);
+    assert_true(tensor->pointer_offset >= sizeof(quern_args) && tensor->pointer_offset + sizeof(void *) <= family->args_bytes);
+    if (tensor->flag) assert_non_null(field_of(family->fields, family->field_count, tensor->flag));
+    if (tensor->dtype == QUERN_DTYPE_NONE) {
+        assert_non_null(tensor->dtype_field);
+        assert_int_equal(field_of(family->fields, family->field_count, tensor->dtype_field)->type, QN_ENUM);
+    }
+    for (; tensor->axes[rank]; rank++) {
+        bool is_size = field_of(family->sizes, family->size_count, tensor->axes[rank]) != NULL;
+        bool is_field = field_of(family->fields, family->field_count, tensor->axes[rank]) != NULL;
+        if (!is_size && !is_field) fail_msg("%s: axis %s is neither size nor field", tensor->name, tensor->axes[rank]);
+    }
+    assert_in_range(rank, 1, QN_MAX_RANK);
+    for (size_t axis = 0; axis + 1 < rank; axis++) {
+        assert_true(tensor->stride_offset[axis] >= sizeof(quern_args) && tensor->stride_offset[axis] + 8 <= family->args_bytes);
+    }
+}
+
+static void every_familys_lists_agree(void **state)
+{
+    size_t count;
+    const qn_family *const *families = qn_families(&count);
+
+    (void)state;
+    assert_true(count > 0);
+    for (size_t i = 0; i < count; i++) {
+        const qn_family *f = families[i];
+        assert_true(is_name(f->name) && f->doc && *f->doc);
+        assert_true(f->spec_bytes <= sizeof(quern_any_spec) && f->field_count < QN_DESCRIPTOR_WORDS);
+        check_fields(f->name, f->fields, f->field_count, f->spec_bytes);
+        check_fields(f->name, f->sizes, f->size_count, f->sizes_bytes);
+        for (size_t s = 0; s < f->size_count; s++) assert_true(f->size_args_offset[s] + 8 <= f->args_bytes);
+        for (size_t t = 0; t < f->tensor_count; t++) check_tensor(f, &f->tensors[t]);
+        assert_true(f->knob_count <= QN_MAX_KNOBS);
+        for (size_t k = 0; k < f->knob_count; k++) assert_in_range(f->knobs[k].choice_count, 1, QN_MAX_CHOICES);
+        assert_in_range(f->bucket_count, 1, QN_MAX_BUCKETS);
+        assert_true(f->bucket_name && f->bucket_sizes && f->bucket_of && f->choose && f->plan && f->workspace);
+        assert_true(f->check_args && f->sizes_of && f->launch && f->reference);
+    }
+}
+
+static void a_buckets_sizes_are_in_the_bucket_and_in_range(void **state)
+{
+    size_t count;
+    const qn_family *const *families = qn_families(&count);
+
+    (void)state;
+    for (size_t i = 0; i < count; i++) {
+        const qn_family *f = families[i];
+        for (size_t b = 0; b < f->bucket_count; b++) {
+            _Alignas(16) unsigned char sizes[256] = {0};
+            char name[64] = "";
+            assert_true(f->sizes_bytes <= sizeof sizes);
+            memcpy(sizes, &f->sizes_bytes, sizeof(size_t));
+            f->bucket_sizes(b, sizes);
+            f->bucket_name(b, name, sizeof name);
+            assert_true(name[0] != 0 && strlen(name) < sizeof name - 1);
+            assert_int_equal(f->bucket_of(sizes), b);
+            for (size_t s = 0; s < f->size_count; s++) {
+                int64_t value;
+                memcpy(&value, sizes + f->sizes[s].offset, sizeof value);
+                assert_true(value >= f->sizes[s].min && value <= f->sizes[s].max);
+            }
+        }
+    }
+}
+
+static void find_knows_every_family_and_lists_them_for_a_wrong_name(void **state)
+{
+    size_t count;
+    const qn_family *const *families = qn_families(&count), *found = NULL;
+
+    (void)state;
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(qn_family_find(families[i]->name, &found), QUERN_OK);
+        assert_ptr_equal(found, families[i]);
+    }
+    assert_int_equal(qn_family_find("millstone", &found), QUERN_UNKNOWN_FAMILY);
+    for (size_t i = 0; i < count; i++) assert_non_null(strstr(quern_message(), families[i]->name));
+    assert_int_equal(qn_family_find(NULL, &found), QUERN_UNKNOWN_FAMILY);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_familys_lists_agree),
+        cmocka_unit_test(a_buckets_sizes_are_in_the_bucket_and_in_range),
+        cmocka_unit_test(find_knows_every_family_and_lists_them_for_a_wrong_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: Apache-2.0
+// `quern cache`: what a database holds, whether it is sound, and what can be done with it: prune, export, import, seal,
+// repair. Needs neither GPU nor NVRTC. Unlike a kernel's look-up, it fails on a database that it cannot use.
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/key.h"
+#include "base/path.h"
+#include "cache/store.h"
+#include "command.h"
+#include "table.h"
+
+static const char text[] =
+    "list     the kernels\n"
+    "info     counts, bytes, whether it is sealed\n"
+    "verify   checks every row and the file; exit status 1 if anything is damaged\n"
+    "prune    removes damaged rows, then what --unused and --cap say, and gives the space back\n"
+    "export   a compact copy, to a new FILE\n"
+    "import   merges the databases FILE... into this one; entries that exist stay\n"
+    "seal     verifies and marks it read-only for good, for shipping (QUERN_SEALED names such files)\n"
+    "repair   copies a damaged file to FILE.broken-N, empties it and saves what can be read\n"
+    "list, info, verify, prune, seal and repair take the database as FILE too.\n";
+
+enum { BUSY_MS = 5000, SECONDS_A_DAY = 24 * 60 * 60, TIME_BYTES = 32 };
+
+typedef struct request {
+    const char *file; // the database
+    char **files;     // operands of import and export
+    int file_count;
+    int64_t cap_bytes;      // -1: none
+    int64_t not_used_since; // 0: any
+    bool json;
+    quern_store store;
+} request;
+
+typedef struct action {
+    const char *name;
+    int (*run)(request *r);
+    bool takes_database; // FILE names the database, as --db does
+    int fewest, most;    // operands, otherwise
+    bool needs_file;     // the database must exist
+} action;
+
+// ---- shared
+
+static int fail_with(quern_status status, cJSON *unused)
+{
+    cJSON_Delete(unused);
+    return command_status(status);
+}
+
+static cJSON *document_of(const request *r)
+{
+    cJSON *document = cJSON_CreateObject();
+
+    cJSON_AddStringToObject(document, "file", r->file);
+    return document;
+}
+
+static void add_number(cJSON *document, const char *key, int64_t value)
+{
+    cJSON_AddNumberToObject(document, key, (double)value);
+}
+
+// "2026-03-01 12:30:00" in UTC; "never" for 0.
+static const char *format_time(int64_t seconds, char out[TIME_BYTES])
+{
+    time_t when = (time_t)seconds;
+    struct tm parts;
+
+    if (!seconds || !gmtime_r(&when, &parts) || !strftime(out, TIME_BYTES, "%Y-%m-%d %H:%M:%S", &parts))
+        strcpy(out, "never");
+    return out;
+}
+
+static void print_log(void *user, quern_log_level level, const char *line)
+{
+    (void)user;
+    if (level <= QUERN_LOG_WARNING) command_note("%s", line);
+}
+
+static const qn_log log_to_stderr = {print_log, NULL};
+
+static qn_sqlite_options options_for(const char *file, qn_sqlite_access access)
+{
+    return (qn_sqlite_options){
+        .file = file, .access = access, .busy_timeout_ms = BUSY_MS, .cap_bytes = -1, .log = &log_to_stderr};
+}
+
+// ---- list and verify
+
+static const table_column entry_columns[] = {
+    {"arch", "arch", TABLE_TEXT, 0},
+    {"spec", "spec", TABLE_TEXT, 0},
+    {NULL, "entry", TABLE_TEXT, 0},
+    {NULL, "hash", TABLE_TEXT, 0},
+    {"toolchain", "toolchain", TABLE_TEXT, 0},
+    {"bytes", "image_bytes", TABLE_INT, 0},
+    {"registers", "registers", TABLE_INT, 0},
+    {"shared", "shared_bytes", TABLE_INT, 0},
+    {"local", "local_bytes", TABLE_INT, 0},
+    {NULL, "compile_us", TABLE_INT, 0},
+    {NULL, "created", TABLE_INT, 0},
+    {NULL, "used", TABLE_INT, 0},
+    {"last used (UTC)", NULL, TABLE_TEXT, 0},
+};
+
+static int add_entry(void *user, const quern_record *record)
+{
+    qn_hash hash;
+    char hex[33], used[TIME_BYTES];
+
+    memcpy(hash.bytes, record->hash, sizeof hash.bytes);
+    qn_hash_hex(&hash, hex);
+    table_add(user, record->arch, record->spec, record->entry, hex, record->toolchain, (int64_t)record->image_bytes,
+              (int64_t)record->registers, (int64_t)record->shared_bytes, (int64_t)record->local_bytes,
+              record->compile_us, record->created, record->used, format_time(record->used, used));
+    return 0;
+}
+
+static int list(request *r)
+{
+    table *entries = table_create(entry_columns, QN_COUNT(entry_columns));
+    quern_status status = r->store.list(r->store.self, 0, add_entry, entries);
+
+    if (status == QUERN_OK && r->json) {
+        cJSON *document = document_of(r);
+        cJSON_AddItemToObject(document, "entries", table_json(entries));
+        json_print(document);
+    } else if (status == QUERN_OK) {
+        table_print(entries);
+    }
+    table_destroy(entries);
+    return status == QUERN_OK ? COMMAND_OK : command_status(status);
+}
+
+static int64_t bad_rows(const qn_verify_report *report)
+{
+    return report->bad_key + report->bad_sum + report->bad_image;
+}
+
+static void print_verification(const request *r, const qn_verify_report *report, table *bad)
+{
+    if (!r->json) {
+        table_print(bad);
+        printf("%" PRId64 " entries: %" PRId64 " damaged (%" PRId64 " key or columns, %" PRId64 " sum, %" PRId64
+               " not a cubin); structure %s\n",
+               report->entries, bad_rows(report), report->bad_key, report->bad_sum, report->bad_image,
+               report->structure_ok ? "ok" : "damaged");
+        return;
+    }
+    cJSON *document = document_of(r);
+    add_number(document, "entries", report->entries);
+    add_number(document, "bad_key", report->bad_key);
+    add_number(document, "bad_sum", report->bad_sum);
+    add_number(document, "bad_image", report->bad_image);
+    cJSON_AddBoolToObject(document, "structure_ok", report->structure_ok);
+    cJSON_AddItemToObject(document, "bad", table_json(bad));
+    json_print(document);
+}
+
+static int verify(request *r)
+{
+    table *bad = table_create(entry_columns, QN_COUNT(entry_columns));
+    qn_verify_report report;
+    quern_status status = qn_sqlite_verify(&r->store, add_entry, bad, &report);
+
+    if (status == QUERN_OK) print_verification(r, &report, bad);
+    table_destroy(bad);
+    if (status != QUERN_OK) return command_status(status);
+    if (!report.structure_ok) return command_fail("%s is damaged; 'quern cache repair' mends it", r->file);
+    if (bad_rows(&report)) return command_fail("%s has damaged rows; 'quern cache prune' removes them", r->file);
+    return COMMAND_OK;
+}
+
+// ---- info
+
+static int info(request *r)
+{
+    char oldest[TIME_BYTES], newest[TIME_BYTES];
+    qn_sqlite_info found;
+    quern_status status = qn_sqlite_get_info(&r->store, &found);
+
+    if (status != QUERN_OK) return command_status(status);
+    if (r->json) {
+        cJSON *document = document_of(r);
+        add_number(document, "entries", found.entries);
+        add_number(document, "image_bytes", found.image_bytes);
+        add_number(document, "file_bytes", found.file_bytes);
+        add_number(document, "format", found.schema);
+        cJSON_AddBoolToObject(document, "sealed", found.sealed);
+        cJSON_AddBoolToObject(document, "read_only", found.read_only);
+        add_number(document, "oldest_used", found.oldest_used);
+        add_number(document, "newest_used", found.newest_used);
+        json_print(document);
+        return COMMAND_OK;
+    }
+    printf("file         %s\nformat       %d%s\nentries      %" PRId64 "\nimages       %" PRId64
+           " bytes\nfile size    %" PRId64 " bytes\nlast used    %s to %s (UTC)\n",
+           r->file, found.schema,
+           found.sealed      ? ", sealed"
+           : found.read_only ? ", read-only"
+                             : "",
+           found.entries, found.image_bytes, found.file_bytes, format_time(found.oldest_used, oldest),
+           format_time(found.newest_used, newest));
+    return COMMAND_OK;
+}
+
+// ---- prune, import, export, seal, repair
+
+static int prune(request *r)
+{
+    int64_t removed, bytes;
+    quern_status status = qn_sqlite_prune(&r->store, r->cap_bytes, r->not_used_since, &removed, &bytes);
+
+    if (status != QUERN_OK) return command_status(status);
+    if (!r->json) {
+        printf("%" PRId64 " entries removed, %" PRId64 " bytes of images\n", removed, bytes);
+        return COMMAND_OK;
+    }
+    cJSON *document = document_of(r);
+    add_number(document, "removed", removed);
+    add_number(document, "removed_bytes", bytes);
+    json_print(document);
+    return COMMAND_OK;
+}
+
+static const table_column import_columns[] = {
+    {"from", "file", TABLE_TEXT, 0},
+    {"added", "added", TABLE_INT, 0},
+    {"present", "present", TABLE_INT, 0},
+    {"damaged", "bad", TABLE_INT, 0},
+};
+
+static quern_status import_one(request *r, const char *file, table *sources)
+{
+    qn_sqlite_options options = options_for(file, QN_SQLITE_READ_ONLY);
+    int64_t added, present, bad;
+    quern_store from;
+
+    QN_TRY(qn_sqlite_open(&options, &from));
+    quern_status status = qn_sqlite_import(&r->store, &from, &added, &present, &bad);
+    qn_sqlite_close(&from);
+    if (status == QUERN_OK) table_add(sources, file, added, present, bad);
+    return status;
+}
+
+static int import(request *r)
+{
+    table *sources = table_create(import_columns, QN_COUNT(import_columns));
+    quern_status status = QUERN_OK;
+
+    for (int i = 0; i < r->file_count && status == QUERN_OK; i++) status = import_one(r, r->files[i], sources);
+    if (r->json) {
+        cJSON *document = document_of(r);
+        cJSON_AddItemToObject(document, "imported", table_json(sources));
+        json_print(document);
+    } else {
+        table_print(sources);
+    }
+    table_destroy(sources);
+    return status == QUERN_OK ? COMMAND_OK : command_status(status);
+}
+
+// One line or one object that says what became of a file.
+static int report_file(const request *r, const char *key, const char *value, const char *sentence)
+{
+    if (r->json) {
+        cJSON *document = document_of(r);
+        if (value)
+            cJSON_AddStringToObject(document, key, value);
+        else
+            cJSON_AddTrueToObject(document, key);
+        json_print(document);
+    } else {
+        printf("%s %s%s%s\n", r->file, sentence, value ? " " : "", value ? value : "");
+    }
+    return COMMAND_OK;
+}
+
+static int export(request *r)
+{
+    quern_status status = qn_sqlite_export(&r->store, r->files[0]);
+
+    return status == QUERN_OK ? report_file(r, "exported_to", r->files[0], "was copied to") : command_status(status);
+}
+
+static int seal(request *r)
+{
+    quern_status status = qn_sqlite_seal(&r->store);
+
+    return status == QUERN_OK ? report_file(r, "sealed", NULL, "is sealed") : command_status(status);
+}
+
+static int repair(request *r)
+{
+    qn_sqlite_options options = options_for(r->file, QN_SQLITE_READ_WRITE);
+    qn_text aside = QN_TEXT_INIT;
+    int64_t saved = 0;
+    cJSON *document = document_of(r);
+    quern_status status = qn_sqlite_repair(&options, &saved, &aside);
+
+    if (status != QUERN_OK) return fail_with(status, document);
+    cJSON_AddBoolToObject(document, "damaged", aside.length != 0);
+    add_number(document, "saved", saved);
+    cJSON_AddItemToObject(document, "set_aside", aside.length ? cJSON_CreateString(aside.bytes) : cJSON_CreateNull());
+    if (r->json) {
+        json_print(document);
+    } else {
+        cJSON_Delete(document);
+        if (aside.length)
+            printf("%s: %" PRId64 " entries saved; what it was is in %s\n", r->file, saved, aside.bytes);
+        else
+            printf("%s is not damaged; nothing was changed\n", r->file);
+    }
+    qn_text_fini(&aside);
+    return COMMAND_OK;
+}
+
+// ---- the command
+
+static const action actions[] = {
+    {"list", list, true, 0, 0, true},      {"info", info, true, 0, 0, true},
+    {"verify", verify, true, 0, 0, true},  {"prune", prune, true, 0, 0, true},
+    {"export", export, false, 1, 1, true}, {"import", import, false, 1, 1 << 20, false},
+    {"seal", seal, true, 0, 0, true},      {"repair", repair, true, 0, 0, true},
+};
+
+// "500000", "500K", "2M", "1G": bytes, by 1024.
+static bool parse_bytes(const char *string, int64_t *bytes)
+{
+    static const char units[] = "KMG";
+    char digits[24];
+    size_t length = strlen(string);
+    const char *unit = length > 1 ? strchr(units, string[length - 1]) : NULL;
+    int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+
+    if (unit) length--;
+    if (length >= sizeof digits) return false;
+    memcpy(digits, string, length);
+    digits[length] = 0;
+    return qn_parse_int(digits, bytes) && *bytes >= 0 && !__builtin_mul_overflow(*bytes, INT64_C(1) << shift, bytes);
+}
+
+// The user's database, where the library has it too. An import makes it, so the folder is made.
+static quern_status default_database(bool make, qn_text *file)
+{
+    qn_cache_directory(false, file);
+    if (!file->length) {
+        return qn_fail(QUERN_UNSAFE_PATH,
+                       "there is no cache folder (no home, no QUERN_CACHE_DIR); name a database with --db");
+    }
+    QN_TRY(qn_text_check(file));
+    QN_TRY(make ? qn_directory_prepare(file->bytes) : QUERN_OK);
+    qn_text_puts(file, "/quern-v1.db");
+    return qn_text_check(file);
+}
+
+static int run_action(const action *a, request *r)
+{
+    if (a->needs_file && !qn_file_exists(r->file)) return command_fail("%s: there is no such database", r->file);
+    if (a->run == repair) return repair(r); // what it opens cannot be opened
+    qn_sqlite_options options = options_for(r->file, QN_SQLITE_READ_WRITE);
+    quern_status status = qn_sqlite_open(&options, &r->store);
+    if (status != QUERN_OK) return command_status(status);
+    status = qn_sqlite_probe(&r->store);
+    int exit_status = status == QUERN_OK ? a->run(r) : command_status(status);
+    qn_sqlite_close(&r->store);
+    return exit_status;
+}
+
+// The operands after the action's name: databases to act on, or the files of import and export.
+static int take_operands(const action *a, int count, char **operands, request *r)
+{
+    if (a->takes_database) {
+        if (count > 1 || (count && r->file))
+            return command_usage("%s takes one database, as FILE or with --db", a->name);
+        if (count) r->file = operands[0];
+        return COMMAND_OK;
+    }
+    if (count < a->fewest) return command_usage("%s needs a FILE", a->name);
+    if (count > a->most) return command_usage("%s takes one FILE", a->name);
+    r->files = operands;
+    r->file_count = count;
+    return COMMAND_OK;
+}
+
+static const action *find_action(const char *name)
+{
+    for (size_t i = 0; i < QN_COUNT(actions); i++) {
+        if (!strcmp(actions[i].name, name)) return &actions[i];
+    }
+    return NULL;
+}
+
+static int run_request(int argc, char **argv, request *r, const char *cap, int64_t unused_days)
+{
+    const action *a = argc > 1 ? find_action(argv[1]) : NULL;
+    qn_text file = QN_TEXT_INIT;
+    quern_status status = QUERN_OK;
+
+    if (argc < 2)
+        return command_usage("an action is needed: list, info, verify, prune, export, import, seal or repair");
+    if (!a)
+        return command_usage("'%s' is no action: list, info, verify, prune, export, import, seal or repair", argv[1]);
+    if ((cap || unused_days) && a->run != prune) return command_usage("--cap and --unused are for prune only");
+    if (cap && !parse_bytes(cap, &r->cap_bytes))
+        return command_usage("--cap %s: a number of bytes is needed, or one with K, M or G", cap);
+    if (unused_days) r->not_used_since = (int64_t)time(NULL) - unused_days * SECONDS_A_DAY;
+    int exit_status = take_operands(a, argc - 2, argv + 2, r);
+    if (exit_status != COMMAND_OK) return exit_status;
+    if (!r->file) {
+        status = default_database(!a->needs_file, &file);
+        r->file = file.bytes;
+    }
+    exit_status = status == QUERN_OK ? run_action(a, r) : command_status(status);
+    qn_text_fini(&file);
+    return exit_status;
+}
+
+int command_cache(int argc, char **argv)
+{
+    request r = {.cap_bytes = -1};
+    const char *cap = NULL;
+    int64_t unused_days = 0;
+    const command_option options[] = {
+        COMMAND_OPTION_DB(&r.file),
+        {"cap", 0, "BYTES", COMMAND_STRING, &cap, 0, 0, "prune: least recently used first, down to this (K, M, G)"},
+        {"unused", 0, "DAYS", COMMAND_NUMBER, &unused_days, 1, 36500, "prune: what was not used for so many days"},
+        COMMAND_OPTION_JSON(&r.json),
+        COMMAND_OPTION_END,
+    };
+    const command_syntax syntax = {"quern cache list|info|verify|prune|seal|repair [FILE] [options]\n"
+                                   "quern cache export FILE [options]\n"
+                                   "quern cache import FILE... [options]",
+                                   text, options};
+    int exit_status;
+
+    if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
+    return run_request(argc, argv, &r, cap, unused_days);
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Folders and files of the model's host side (model_toolchain.c).
+#ifndef QUERN_TOOLS_MODEL_FILES_H
+#define QUERN_TOOLS_MODEL_FILES_H
+
+#include "base/text.h"
+
+enum { MODEL_FILES_MOST = 64 };
+
+typedef struct model_files_list {
+    char name[MODEL_FILES_MOST][64]; // sorted
+    size_t count;
+} model_files_list;
+
+// The model's folder, whose files are the engine: below `templates`, $QUERN_TEMPLATES, the installed ones beside this
+// program, or the tree this was built from. UNSUPPORTED names what was tried.
+quern_status model_files_folder(const char *templates, qn_text *folder);
+
+// The folder for objects: the given one, the user's cache, or a new temporary one.
+quern_status model_files_cache(const char *given, qn_text *folder, bool *temporary);
+
+quern_status model_files_find(const char *folder, const char *suffix, model_files_list *list);
+quern_status model_files_put(const char *folder, const char *suffix, qn_text *key); // names and contents
+quern_status model_files_work(const char *cache, char folder[512]);                 // a new folder in the cache
+quern_status model_files_write(const char *folder, const char *name, const char *bytes, size_t count);
+void model_files_remove(const char *folder); // with all that is in it
+
+// COMPILE_FAILED with the first lines of the folder's log.
+quern_status model_files_complain(const char *folder, const char *what);
+
+#endif

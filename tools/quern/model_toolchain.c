@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C++ compiler, the model's folder, and what was compiled: kernels' shared objects and the runner, kept in a folder
+// under the hash of everything they depend on. Files appear there by renaming, so that processes may share the folder.
+//   (1) A kernel's text is compiled as it is; what makes it C++ is force-included.
+//   (2) The engine's objects are the same for all builds but MSan; a build is what it is linked with.
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/key.h"
+#include "base/path.h"
+#include "model_files.h"
+#include "model_private.h"
+
+extern char **environ;
+
+const char *const model_build_name[MODEL_BUILDS] = { "plain", "asan", "access", "msan" };
+
+// ---- flags
+
+static const char *const common_flags[] = { "-std=c++17", "-g1", "-fPIC", "-w", "-fno-strict-aliasing",
+                                            "-ffp-contract=off", "-fno-omit-frame-pointer", NULL };
+#define UNDEFINED ",undefined,float-cast-overflow"
+static const char *const kernel_flags[MODEL_BUILDS][8] = {
+    [MODEL_PLAIN] = { "-O2" },
+    [MODEL_ASAN] = { "-O1", "-fsanitize=address" UNDEFINED, "-fno-sanitize=vptr", "-fno-sanitize-recover=all" },
+    // Not linked with the sanitizer's library: the runner has its own functions. Older compilers copy by plain memcpy.
+    [MODEL_ACCESS] = { "-O1", "-fsanitize=thread" UNDEFINED, "-fno-sanitize=vptr", "-fno-sanitize-recover=all",
+                       "-nodefaultlibs", "-Wl,--wrap=memcpy,--wrap=memset,--wrap=memmove" },
+    [MODEL_MSAN] = { "-O1", "-fsanitize=memory" },
+};
+// Without it clang leaves out a load that a store to the same place follows.
+static const char *const access_clang_flags[] = { "-mllvm", "-tsan-instrument-read-before-write=1", NULL };
+static const char *const link_flags[MODEL_BUILDS][4] = {
+    [MODEL_PLAIN] = { NULL },
+    [MODEL_ASAN] = { "-fsanitize=address,undefined", "-fno-sanitize=vptr" },
+    [MODEL_ACCESS] = { "-fsanitize=undefined", "-fno-sanitize=vptr" },
+    [MODEL_MSAN] = { "-fsanitize=memory" },
+};
+
+typedef struct command_line {
+    const char *word[256];
+    size_t count;
+} command_line;
+
+static void add(command_line *line, const char *word)
+{
+    if (line->count + 1 < QN_COUNT(line->word)) line->word[line->count++] = word;
+    line->word[line->count] = NULL;
+}
+
+static void add_list(command_line *line, const char *const *words, size_t most)
+{
+    for (size_t i = 0; i < most && words[i]; i++) add(line, words[i]);
+}
+
+static void add_kernel_flags(command_line *line, const model_toolchain *chain)
+{
+    add_list(line, (const char *const *)chain->words, MODEL_MAX_WORDS);
+    add_list(line, common_flags, QN_COUNT(common_flags));
+    add_list(line, kernel_flags[chain->build], QN_COUNT(kernel_flags[0]));
+    if (chain->build == MODEL_ACCESS && chain->is_clang) add_list(line, access_clang_flags, 2);
+}
+
+// ---- processes
+
+quern_status model_spawn(char *const argv[], const char *folder, const char *output, pid_t *pid)
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 1, output, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    posix_spawn_file_actions_adddup2(&actions, 1, 2);
+    if (folder) posix_spawn_file_actions_addchdir_np(&actions, folder);
+    int error = posix_spawnp(pid, argv[0], &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    return error ? qn_fail(QUERN_INTERNAL, "%s cannot be started: %s", argv[0], strerror(error)) : QUERN_OK;
+}
+
+bool model_wait(pid_t pid)
+{
+    int state = 0;
+    while (waitpid(pid, &state, 0) < 0)
+        if (errno != EINTR) return false;
+    return WIFEXITED(state) && WEXITSTATUS(state) == 0;
+}
+
+static quern_status run_in(const char *folder, const command_line *line, const char *what)
+{
+    pid_t pid;
+    char output[600];
+    snprintf(output, sizeof output, "%s/log", folder);
+    QN_TRY(model_spawn((char *const *)line->word, folder, output, &pid));
+    return model_wait(pid) ? QUERN_OK : model_files_complain(folder, what);
+}
+
+// ---- finding the compiler
+
+static void split_words(model_toolchain *chain, const char *command)
+{
+    char *copy = qn_strdup(command), *save = NULL;
+    size_t count = 0;
+    for (char *word = copy ? strtok_r(copy, " ", &save) : NULL; word && count < MODEL_MAX_WORDS;
+         word = strtok_r(NULL, " ", &save))
+        chain->words[count++] = qn_strdup(word);
+    chain->words[count] = NULL;
+    free(copy);
+}
+
+static void forget_words(model_toolchain *chain)
+{
+    for (size_t i = 0; i < MODEL_MAX_WORDS; i++) free(chain->words[i]);
+    memset(chain->words, 0, sizeof chain->words);
+}
+
+static bool try_compiler(model_toolchain *chain, const char *command)
+{
+    command_line line = { { NULL }, 0 };
+    char output[600];
+    pid_t pid;
+    qn_text text = QN_TEXT_INIT;
+
+    forget_words(chain);
+    split_words(chain, command);
+    if (!chain->words[0]) return false;
+    add_list(&line, (const char *const *)chain->words, MODEL_MAX_WORDS);
+    add(&line, "--version");
+    snprintf(output, sizeof output, "%s/version.%ld", qn_text_string(&chain->cache), (long)getpid());
+    bool ok = model_spawn((char *const *)line.word, NULL, output, &pid) == QUERN_OK && model_wait(pid) &&
+              qn_file_read(output, &text) == QUERN_OK;
+    if (ok) {
+        const char *version = qn_text_string(&text);
+        snprintf(chain->version, sizeof chain->version, "%.*s", (int)strcspn(version, "\n"), version);
+        chain->is_clang = strstr(version, "clang") != NULL;
+        ok = chain->build != MODEL_MSAN || chain->is_clang;
+    }
+    unlink(output);
+    qn_text_fini(&text);
+    return ok;
+}
+
+static quern_status find_compiler(model_toolchain *chain, const char *wanted)
+{
+    if (!wanted) wanted = qn_environment("CXX", false);
+    if (wanted) {
+        if (try_compiler(chain, wanted)) return QUERN_OK;
+        return qn_fail(QUERN_UNSUPPORTED, "the model needs a C++17 compiler%s: '%s' is none that can be run",
+                       chain->build == MODEL_MSAN ? ", clang++ for this build" : "", wanted);
+    }
+    static const char *const usual[] = { "g++", "clang++", "c++" };
+    for (size_t i = 0; i < QN_COUNT(usual); i++)
+        if (try_compiler(chain, usual[i])) return QUERN_OK;
+    return qn_fail(QUERN_UNSUPPORTED, "the model needs a C++17 compiler%s: none of g++, clang++, c++ can be run; "
+                   "install one, or name one by CXX", chain->build == MODEL_MSAN ? ", clang++ for this build" : "");
+}
+
+// Compiler, flags and the model's files: what every kernel's object depends on.
+static quern_status identify(model_toolchain *chain)
+{
+    command_line line = { { NULL }, 0 };
+    add_kernel_flags(&line, chain);
+    for (size_t i = 0; i < line.count; i++) qn_key_put_string(&chain->identity, 'w', line.word[i]);
+    qn_key_put_string(&chain->identity, 'v', chain->version);
+    return model_files_put(qn_text_string(&chain->folder), ".h", &chain->identity);
+}
+
+quern_status model_toolchain_open(model_toolchain *chain, const model_settings *settings)
+{
+    memset(chain, 0, sizeof *chain);
+    chain->build = settings->build;
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    chain->jobs_limit = processors < 1 ? 1 : processors > MODEL_MAX_JOBS ? MODEL_MAX_JOBS : (int)processors;
+    QN_TRY(model_files_folder(settings->templates, &chain->folder));
+    QN_TRY(model_files_cache(settings->cache, &chain->cache, &chain->cache_is_temporary));
+    QN_TRY(find_compiler(chain, settings->compiler));
+    QN_TRY(identify(chain));
+    return qn_text_check(&chain->identity);
+}
+
+void model_toolchain_close(model_toolchain *chain)
+{
+    for (size_t i = 0; i < MODEL_MAX_JOBS; i++) {
+        if (!chain->job[i].pid) continue;
+        model_wait(chain->job[i].pid);
+        model_files_remove(chain->job[i].folder);
+    }
+    if (chain->cache_is_temporary) model_files_remove(qn_text_string(&chain->cache));
+    forget_words(chain);
+    qn_text_fini(&chain->folder);
+    qn_text_fini(&chain->cache);
+    qn_text_fini(&chain->identity);
+}
+
+// ---- kernels
+
+static quern_status object_name(const model_toolchain *chain, const char *source, char hex[33])
+{
+    qn_text key = QN_TEXT_INIT;
+    qn_key_put_bytes(&key, 'i', chain->identity.bytes, chain->identity.length);
+    qn_key_put_string(&key, 's', source);
+    quern_status status = qn_text_check(&key);
+    if (status == QUERN_OK) {
+        qn_hash hash = qn_hash_bytes(key.bytes, key.length);
+        qn_hash_hex(&hash, hex);
+    }
+    qn_text_fini(&key);
+    return status;
+}
+
+static void object_path(const model_toolchain *chain, const char *hex, const char *suffix, char path[600])
+{
+    snprintf(path, 600, "%s/%s%s", qn_text_string(&chain->cache), hex, suffix);
+}
+
+static model_job *job_of(model_toolchain *chain, const char *hex)
+{
+    for (size_t i = 0; i < MODEL_MAX_JOBS; i++)
+        if (chain->job[i].pid && !strcmp(chain->job[i].object, hex)) return &chain->job[i];
+    return NULL;
+}
+
+static quern_status start_job(model_toolchain *chain, const char *source, const char *hex, model_job *job)
+{
+    static const char unit[] = "#include \"kernel.cu\"\n#line 1 \"export\"\nQN_MODEL_EXPORT(QN_ENTRY)\n";
+    command_line line = { { NULL }, 0 };
+    char shim[600], output[600];
+
+    QN_TRY(model_files_work(qn_text_string(&chain->cache), job->folder));
+    QN_TRY(model_files_write(job->folder, "kernel.cu", source, strlen(source)));
+    QN_TRY(model_files_write(job->folder, "unit.cpp", unit, sizeof unit - 1));
+    snprintf(shim, sizeof shim, "%s/shim.h", qn_text_string(&chain->folder));
+    snprintf(output, sizeof output, "%s/log", job->folder);
+    add_kernel_flags(&line, chain);
+    add(&line, "-include"), add(&line, shim), add(&line, "-shared"), add(&line, "-o"), add(&line, "kernel.so");
+    add(&line, "unit.cpp");
+    snprintf(job->object, sizeof job->object, "%s", hex);
+    quern_status status = model_spawn((char *const *)line.word, job->folder, output, &job->pid);
+    if (status != QUERN_OK) job->pid = 0, model_files_remove(job->folder);
+    return status;
+}
+
+static quern_status finish_job(model_toolchain *chain, model_job *job)
+{
+    char from[600], to[600];
+    bool compiled = model_wait(job->pid);
+    quern_status status = QUERN_OK;
+    job->pid = 0;
+    if (!compiled) {
+        status = model_files_complain(job->folder, "a kernel did not compile for the model");
+    } else {
+        snprintf(from, sizeof from, "%s/kernel.so", job->folder);
+        object_path(chain, job->object, ".so", to);
+        if (rename(from, to) != 0) status = qn_fail(QUERN_FILE_ERROR, "%s: %s", to, strerror(errno));
+    }
+    model_files_remove(job->folder);
+    return status;
+}
+
+static int running_jobs(const model_toolchain *chain)
+{
+    int running = 0;
+    for (size_t i = 0; i < MODEL_MAX_JOBS; i++) running += chain->job[i].pid != 0;
+    return running;
+}
+
+quern_status model_toolchain_begin(model_toolchain *chain, const char *source)
+{
+    char hex[33], path[600];
+    QN_TRY(object_name(chain, source, hex));
+    object_path(chain, hex, ".so", path);
+    if (qn_file_exists(path) || job_of(chain, hex) || running_jobs(chain) >= chain->jobs_limit) return QUERN_OK;
+    for (size_t i = 0; i < MODEL_MAX_JOBS; i++)
+        if (!chain->job[i].pid) return start_job(chain, source, hex, &chain->job[i]);
+    return QUERN_OK;
+}
+
+quern_status model_toolchain_object(model_toolchain *chain, const char *source, qn_text *object)
+{
+    char hex[33], path[600];
+    QN_TRY(object_name(chain, source, hex));
+    object_path(chain, hex, ".so", path);
+    if (!qn_file_exists(path)) {
+        model_job *job = job_of(chain, hex), own = { "", "", 0 };
+        if (!job) {
+            job = &own;
+            QN_TRY(start_job(chain, source, hex, job));
+        }
+        QN_TRY(finish_job(chain, job));
+    }
+    qn_text_puts(object, path);
+    return qn_text_check(object);
+}
+
+// ---- the runner
+
+static void add_engine_flags(command_line *line, const model_toolchain *chain)
+{
+    add_list(line, (const char *const *)chain->words, MODEL_MAX_WORDS);
+    add_list(line, common_flags, QN_COUNT(common_flags));
+    add(line, "-O2");
+    if (chain->build == MODEL_MSAN) add(line, "-fsanitize=memory"), add(line, "-DQN_MODEL_MSAN");
+}
+
+// What an object of the engine depends on, but for its own file.
+static quern_status engine_identity(const model_toolchain *chain, qn_text *key)
+{
+    command_line line = { { NULL }, 0 };
+    add_engine_flags(&line, chain);
+    for (size_t i = 0; i < line.count; i++) qn_key_put_string(key, 'w', line.word[i]);
+    qn_key_put_string(key, 'v', chain->version);
+    return model_files_put(qn_text_string(&chain->folder), ".h", key);
+}
+
+typedef struct engine { // the engine's objects, by file
+    model_files_list files;
+    char object[MODEL_FILES_MOST][600];
+    char work[MODEL_FILES_MOST][512];
+    pid_t pid[MODEL_FILES_MOST]; // 0: nothing to wait for
+} engine;
+
+static quern_status name_objects(const model_toolchain *chain, engine *e)
+{
+    qn_text common = QN_TEXT_INIT;
+    quern_status status = engine_identity(chain, &common);
+    for (size_t i = 0; i < e->files.count && status == QUERN_OK; i++) {
+        char path[700], hex[33];
+        qn_text key = QN_TEXT_INIT, content = QN_TEXT_INIT;
+        snprintf(path, sizeof path, "%s/%s", qn_text_string(&chain->folder), e->files.name[i]);
+        status = qn_file_read(path, &content);
+        qn_key_put_bytes(&key, 'e', common.bytes, common.length);
+        qn_key_put_string(&key, 'n', e->files.name[i]);
+        qn_key_put_bytes(&key, 'f', content.bytes, content.length);
+        if (status == QUERN_OK) status = qn_text_check(&key);
+        if (status == QUERN_OK) {
+            qn_hash hash = qn_hash_bytes(key.bytes, key.length);
+            qn_hash_hex(&hash, hex);
+            object_path(chain, hex, ".o", e->object[i]);
+        }
+        qn_text_fini(&key);
+        qn_text_fini(&content);
+    }
+    qn_text_fini(&common);
+    return status;
+}
+
+static quern_status start_object(model_toolchain *chain, engine *e, size_t i)
+{
+    command_line line = { { NULL }, 0 };
+    char output[600], source[700];
+    if (qn_file_exists(e->object[i])) return QUERN_OK;
+    QN_TRY(model_files_work(qn_text_string(&chain->cache), e->work[i]));
+    snprintf(output, sizeof output, "%s/log", e->work[i]);
+    snprintf(source, sizeof source, "%s/%s", qn_text_string(&chain->folder), e->files.name[i]);
+    add_engine_flags(&line, chain);
+    add(&line, "-c"), add(&line, "-o"), add(&line, "object.o"), add(&line, source);
+    return model_spawn((char *const *)line.word, e->work[i], output, &e->pid[i]);
+}
+
+static quern_status finish_object(engine *e, size_t i)
+{
+    char made[600];
+    if (!e->pid[i]) return QUERN_OK;
+    quern_status status = QUERN_OK;
+    snprintf(made, sizeof made, "%s/object.o", e->work[i]);
+    if (!model_wait(e->pid[i]))
+        status = model_files_complain(e->work[i], "the model's engine did not compile");
+    else if (rename(made, e->object[i]) != 0)
+        status = qn_fail(QUERN_FILE_ERROR, "%s: %s", e->object[i], strerror(errno));
+    model_files_remove(e->work[i]);
+    return status;
+}
+
+// A few at a time; all that were started are waited for.
+static quern_status compile_engine(model_toolchain *chain, engine *e)
+{
+    quern_status status = QUERN_OK, other;
+    size_t ahead = (size_t)chain->jobs_limit;
+    for (size_t i = 0; i < e->files.count + ahead; i++) {
+        if (i >= ahead && i - ahead < e->files.count && (other = finish_object(e, i - ahead)) != QUERN_OK) status = other;
+        if (i < e->files.count && status == QUERN_OK) status = start_object(chain, e, i);
+    }
+    return status;
+}
+
+static quern_status link_runner(model_toolchain *chain, const engine *e, const char *path)
+{
+    char work[512], made[600];
+    command_line line = { { NULL }, 0 };
+    QN_TRY(model_files_work(qn_text_string(&chain->cache), work));
+    add_list(&line, (const char *const *)chain->words, MODEL_MAX_WORDS);
+    add_list(&line, link_flags[chain->build], QN_COUNT(link_flags[0]));
+    add(&line, "-rdynamic"), add(&line, "-o"), add(&line, "runner");
+    for (size_t i = 0; i < e->files.count; i++) add(&line, e->object[i]);
+    add(&line, "-ldl");
+    quern_status status = run_in(work, &line, "the model's runner did not link");
+    snprintf(made, sizeof made, "%s/runner", work);
+    if (status == QUERN_OK && rename(made, path) != 0)
+        status = qn_fail(QUERN_FILE_ERROR, "%s: %s", path, strerror(errno));
+    model_files_remove(work);
+    return status;
+}
+
+static quern_status make_runner(model_toolchain *chain, const char *path)
+{
+    engine *e = calloc(1, sizeof *e);
+    if (!e) return qn_fail(QUERN_OUT_OF_MEMORY, "the model: %zu bytes", sizeof *e);
+    quern_status status = model_files_find(qn_text_string(&chain->folder), ".cpp", &e->files);
+    if (status == QUERN_OK) status = name_objects(chain, e);
+    if (status == QUERN_OK) status = compile_engine(chain, e);
+    if (status == QUERN_OK) status = link_runner(chain, e, path);
+    free(e);
+    return status;
+}
+
+quern_status model_toolchain_runner(model_toolchain *chain, qn_text *program)
+{
+    char hex[33], path[600], lock[600];
+    qn_text key = QN_TEXT_INIT;
+    qn_key_put_bytes(&key, 'i', chain->identity.bytes, chain->identity.length);
+    quern_status status = model_files_put(qn_text_string(&chain->folder), ".cpp", &key);
+    if (status == QUERN_OK) status = qn_text_check(&key);
+    if (status == QUERN_OK) {
+        qn_hash hash = qn_hash_bytes(key.bytes, key.length);
+        qn_hash_hex(&hash, hex);
+        object_path(chain, hex, ".runner", path);
+        object_path(chain, "runner", ".lock", lock);
+        // Two processes that need it at once: the second waits and finds it.
+        int fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        if (fd >= 0) flock(fd, LOCK_EX);
+        if (!qn_file_exists(path)) status = make_runner(chain, path);
+        if (fd >= 0) close(fd);
+    }
+    if (status == QUERN_OK) qn_text_puts(program, path);
+    qn_text_fini(&key);
+    return status == QUERN_OK ? qn_text_check(program) : status;
+}
