@@ -63,6 +63,16 @@ static int prune_row(void *user, const qn_row *row)
     return 0;
 }
 
+static quern_status check_writable(qn_sqlite *store)
+{
+    qn_use use;
+
+    QN_TRY(qn_use_begin(store, &use));
+    quern_status status = use.session->read_only ? qn_sqlite_refuse_write(store, use.session) : QUERN_OK;
+    qn_use_end(&use);
+    return status;
+}
+
 static quern_status give_pages_back(qn_sqlite *store)
 {
     quern_status status = QUERN_OK;
@@ -81,6 +91,7 @@ quern_status qn_sqlite_prune(quern_store *store, int64_t cap_bytes, int64_t not_
     pruning to = {.store = qn_sqlite_of(store), .not_used_since = not_used_since};
     qn_verify_report report;
 
+    QN_TRY(check_writable(to.store));
     QN_TRY(qn_sqlite_verify(store, NULL, NULL, &report));
     if (!report.structure_ok) QN_TRY(change(&to, apply_reindex, 0, "rebuilding its indexes"));
     QN_TRY(qn_walk(to.store, true, prune_row, &to));

@@ -55,11 +55,15 @@ quern_status qn_sqlite_prune(quern_store *store, int64_t cap_bytes, int64_t not_
                              int64_t *removed_bytes);
 // Copies every valid row of another store (a merge: rows that exist stay). Memory does not grow with the count.
 quern_status qn_sqlite_import(quern_store *into, quern_store *from, int64_t *added, int64_t *present, int64_t *bad);
-// Writes a compact copy to a new file (which must not exist).
+// Writes a compact copy to a new file (which must not exist). The copy is not sealed.
 quern_status qn_sqlite_export(quern_store *store, const char *file);
-// Verifies, writes the seal mark (a row), leaves no journal: then the file is opened immutable and never written.
+// Verifies, writes the seal mark (a row), leaves no journal: then the file is opened immutable and never written. Its
+// mode becomes 0444, for it is shipped to be read by others. STORE_CORRUPT if any row is bad.
 quern_status qn_sqlite_seal(quern_store *store);
-// Sets a damaged file aside as FILE.broken-<n> under an exclusive lock of the side file, saving what can be read.
+// Sets a damaged file aside as FILE.broken-<n> (a copy: the file stays the same inode, for others have it open), empties
+// it in place and saves what can be read, all under an exclusive lock of the side file FILE.lock (STORE_BUSY when it is
+// held). A sound file is left as it is: *saved = 0, nothing put into set_aside. A database of another program or of a
+// newer format is refused.
 quern_status qn_sqlite_repair(const qn_sqlite_options *options, int64_t *saved, qn_text *set_aside);
 
 #endif

@@ -13,7 +13,7 @@
 
 namespace qm {
 
-enum { ALTERNATE_BYTES = 64 << 10, CRASH_BYTES = 256 << 10, TICK_SECONDS = 5 };
+enum { ALTERNATE_BYTES = 64 << 10, CRASH_BYTES = 256 << 10, TICK_SECONDS = 2 };
 static char alternate[ALTERNATE_BYTES], crash_stack[CRASH_BYTES];
 static void *crash_pc, *crash_address;
 static int crash_signal;
@@ -28,8 +28,8 @@ static bool in_kernel(void *pc)
 
 static void crash_entry()
 {
-    if (crash_signal == SIGALRM)
-        fail_pc(crash_pc, "a loop", "no lane has waited for %d seconds: a loop that never waits", (int)TICK_SECONDS);
+    if (crash_signal == SIGVTALRM)
+        fail_pc(crash_pc, "a loop", "no lane has waited for %d seconds of processor time: a loop that never waits", (int)TICK_SECONDS);
     const Lane *a = current();
     const char *p = static_cast<const char *>(crash_address);
     if (p < a->fibre.stack && p >= a->fibre.stack - 4096)
@@ -67,7 +67,7 @@ static void *pc_of(const ucontext_t *)
 static void on_signal(int number, siginfo_t *info, void *context)
 {
     ucontext_t *c = static_cast<ucontext_t *>(context);
-    if (number == SIGALRM) {
+    if (number == SIGVTALRM) {
         bool stuck = self && counts.switches == switches_at_tick;
         switches_at_tick = counts.switches;
         if (!stuck || !in_kernel(pc_of(c))) return;
@@ -91,9 +91,9 @@ void crash_begin()
     struct sigaction action = {};
     action.sa_sigaction = on_signal;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
-    for (int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGALRM}) sigaction(number, &action, nullptr);
+    for (int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGVTALRM}) sigaction(number, &action, nullptr);
     struct itimerval tick = {{TICK_SECONDS, 0}, {TICK_SECONDS, 0}};
-    setitimer(ITIMER_REAL, &tick, nullptr);
+    setitimer(ITIMER_VIRTUAL, &tick, nullptr);
 }
 
 } // namespace qm

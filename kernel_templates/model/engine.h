@@ -185,7 +185,11 @@ enum GroupKind { GROUP_CP_ASYNC, GROUP_BULK, GROUP_WGMMA, GROUP_KINDS };
 void async_join(Async *op, GroupKind kind, unsigned thread);
 // Two steps when `read` is not null: read (the sources may be overwritten afterwards), later land. `state` is copied.
 void async_launch(Async *op, void *state, size_t state_bytes, void (*read)(void *), void (*land)(void *));
-template <class S> void async_launch(Async *op, const S &state, void (*read)(S &), void (*land)(S &))
+template <class S> struct StateOf {
+    typedef void (*Step)(S &);
+};
+template <class S>
+void async_launch(Async *op, const S &state, typename StateOf<S>::Step read, typename StateOf<S>::Step land)
 {
     static_assert(std::is_trivially_copyable<S>::value, "the state is copied as bytes");
     struct Held {

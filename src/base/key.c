@@ -7,7 +7,10 @@
 //   (2) The bytes do not depend on the machine's byte order.
 #include "base/key.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 enum { HEAD = 9 }; // tag and length
@@ -21,6 +24,37 @@ qn_hash qn_hash_bytes(const void *bytes, size_t count)
     _Static_assert(sizeof canonical.digest == sizeof hash.bytes, "XXH3-128 has 16 bytes");
     memcpy(hash.bytes, canonical.digest, sizeof hash.bytes);
     return hash;
+}
+
+static bool hash_all(int fd, XXH3_state_t *state)
+{
+    char block[65536];
+
+    for (;;) {
+        ssize_t count = read(fd, block, sizeof block);
+        if (count < 0 && errno == EINTR) continue;
+        if (count <= 0) return !count;
+        XXH3_128bits_update(state, block, (size_t)count);
+    }
+}
+
+quern_status qn_hash_file(const char *path, qn_hash *hash)
+{
+    XXH128_canonical_t canonical;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0) return qn_fail(QUERN_FILE_ERROR, "opening '%s': %s", path, strerror(errno));
+    XXH3_state_t *state = XXH3_createState();
+    if (state) XXH3_128bits_reset(state);
+    bool done = state && hash_all(fd, state);
+    int error = state ? errno : ENOMEM;
+    close(fd);
+    if (done) {
+        XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
+        memcpy(hash->bytes, canonical.digest, sizeof hash->bytes);
+    }
+    XXH3_freeState(state);
+    return done ? QUERN_OK : qn_fail(QUERN_FILE_ERROR, "reading '%s': %s", path, strerror(error));
 }
 
 void qn_hash_hex(const qn_hash *hash, char hex[33])

@@ -11,6 +11,7 @@ typedef struct qn_hash {
 } qn_hash;
 
 qn_hash qn_hash_bytes(const void *bytes, size_t count);
+quern_status qn_hash_file(const char *path, qn_hash *hash); // of a file's bytes; FILE_ERROR with the reason
 void qn_hash_hex(const qn_hash *hash, char hex[33]);
 
 void qn_key_put_bytes(qn_text *key, char tag, const void *bytes, size_t count);

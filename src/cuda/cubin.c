@@ -7,8 +7,7 @@
 //   .nv.info           attributes, each: format (1), attribute (1), then for format 4 a size (2) and that many bytes;
 //                      REGCOUNT and MIN_STACK_SIZE hold a symbol's index and a number
 //   .text.<entry>      sh_info's top byte: registers, before sm_90
-//   .nv.shared.<entry> its size: static shared memory; from sm_90 on with the 1 KiB that the system keeps below it,
-//                      when the file also has .nv.shared.reserved.0
+//   .nv.shared.<entry> its size: static shared memory; from sm_90 on with the 1 KiB that the system keeps below it
 #include <elf.h>
 #include <string.h>
 
@@ -139,16 +138,22 @@ static int attribute_of(const cubin *c, const Elf64_Shdr *info, uint32_t symbol,
     return -1;
 }
 
+// The architecture, 90 for sm_90 and sm_90a, from where the ABI of CUDA 13 (version 8) and the older ones keep it.
+static int architecture(const cubin *c)
+{
+    unsigned flags = c->head.e_flags;
+    return (int)(c->head.e_ident[EI_ABIVERSION] >= 8 ? flags >> 8 & 0xff : flags & 0xff);
+}
+
 static int static_shared(const cubin *c, const char *entry)
 {
-    Elf64_Shdr section, reserved;
+    Elf64_Shdr section;
     const char *rest;
 
     if (!find_section(c, ".nv.shared.", entry, &section, &rest)) return 0;
     if (section.sh_size > INT32_MAX) return -1;
     int bytes = (int)section.sh_size;
-    bool has_reserved = find_section(c, ".nv.shared.reserved.", NULL, &reserved, &rest);
-    return has_reserved && bytes >= RESERVED_SHARED ? bytes - RESERVED_SHARED : bytes;
+    return architecture(c) >= 90 && bytes >= RESERVED_SHARED ? bytes - RESERVED_SHARED : bytes;
 }
 
 void qn_cubin_resources(const void *image, size_t bytes, const char *entry, int *registers, int *shared, int *local)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loading NVRTC and saying which one it is. Called by runtime on the first miss, and by tools.
 //   (1) RTLD_LOCAL, and never closed: what a host has loaded itself is shared and not disturbed, and an exit is quiet.
-//   (2) The identity is the library's own build-id: the version alone does not tell patch levels apart.
+//   (2) The identity is the library's own build-id, or its bytes' sum: the version alone does not tell patch levels apart.
 #include "cuda/nvrtc.h"
 
 #include <dlfcn.h>
@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/key.h"
 #include "cuda/nvrtc_search.h"
 
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -75,12 +76,22 @@ static int note_build_id(struct dl_phdr_info *info, size_t bytes, void *user)
     return 1;
 }
 
+// Wheels before 12.9 have no build-id: then the sum of the whole file, which costs a few ten milliseconds once a process.
 static void identify(qn_nvrtc *nvrtc)
 {
     build_id id = {(ElfW(Addr))(uintptr_t)nvrtc->nvrtcVersion, ""};
+    qn_message_mark mark;
+    qn_hash hash;
+    const char *kind = "build";
 
     dl_iterate_phdr(note_build_id, &id);
-    snprintf(nvrtc->identity, sizeof nvrtc->identity, "nvrtc %d.%d build %s", nvrtc->major, nvrtc->minor,
+    if (!id.hex[0]) {
+        kind = "sum";
+        qn_message_save(&mark);
+        if (qn_hash_file(nvrtc->path, &hash) == QUERN_OK) qn_hash_hex(&hash, id.hex);
+        qn_message_restore(&mark);
+    }
+    snprintf(nvrtc->identity, sizeof nvrtc->identity, "nvrtc %d.%d %s %s", nvrtc->major, nvrtc->minor, kind,
              id.hex[0] ? id.hex : "unknown");
 }
 

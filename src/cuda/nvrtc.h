@@ -24,7 +24,7 @@ typedef struct qn_nvrtc {
     nvrtcResult (*nvrtcSetFlowCallback)(nvrtcProgram, int (*)(void *, void *), void *); // NULL before 12.8
     int major, minor;
     char path[512];
-    char identity[96]; // "nvrtc 13.0 build <GNU build-id>": the toolchain column
+    char identity[96]; // "nvrtc 13.0 build <GNU build-id>", or "nvrtc 12.0 sum <XXH3-128>": the toolchain column
 } qn_nvrtc;
 
 // Loads NVRTC (file, or the search of jitcache.md §4 when NULL). The first success stays for the process.

@@ -61,19 +61,32 @@ static const qn_tensor tensors[] = {
 };
 #undef AT
 
-enum { PLAN_STREAM = 1 };
-static const qn_name plan_names[] = {{"stream", PLAN_STREAM}, {NULL, 0}};
+enum { PLAN_STREAM = 1, PLAN_CLUSTER, PLAN_SPLIT };
+static const qn_name plan_names[] = {
+    {"stream", PLAN_STREAM}, {"cluster", PLAN_CLUSTER}, {"split", PLAN_SPLIT}, {NULL, 0}};
+static const qn_name search_names[] = {{"bins", 0}, {"bisect", 1}, {NULL, 0}};
 
-enum knob { PLAN, BLOCK, CTAS, LOCAL_K, UNROLL, KNOBS };
+enum knob { PLAN, BLOCK, CTAS, LOCAL_K, UNROLL, CLUSTER, GROUP, KEEP, THRESHOLD, SHARES, KNOBS };
 static const qn_knob knobs[] = {
-    [PLAN] = {"plan", {PLAN_STREAM}, 1, plan_names, "how rows are dealt to CTAs"},
+    [PLAN] = {"plan", {PLAN_STREAM, PLAN_CLUSTER, PLAN_SPLIT}, 3, plan_names, "how rows are dealt to CTAs"},
     [BLOCK] = {"block", {128, 256, 512, 1024}, 4, NULL, "threads a CTA"},
     [CTAS] = {"ctas", {1, 2, 3, 4, 6, 8}, 6, NULL, "CTAs an SM that registers are kept for"},
     [LOCAL_K] = {"local_k", {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 32}, 16, NULL, "candidate slots a thread"},
-    [UNROLL] = {"unroll", {1, 2, 4, 8}, 4, NULL, "vectors a thread has in flight"},
+    [UNROLL] = {"unroll", {1, 2, 4, 8}, 4, NULL, "stream, split: vectors a thread has in flight"},
+    [CLUSTER] = {"cluster", {2, 4, 8, 16}, 4, NULL, "cluster: CTAs a row"},
+    [GROUP] = {"group", {1, 2, 4, 8, 16, 32}, 6, NULL, "cluster: threads a group maximum is of"},
+    [KEEP] = {"keep", {0, 1}, 2, NULL, "cluster: 1: vectors stay in registers, 0: their maxima do"},
+    [THRESHOLD] = {"threshold", {0, 1}, 2, search_names, "cluster: how the threshold is found"},
+    [SHARES] = {"shares", {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128}, 13, NULL, "split: CTAs a row"},
 };
 
 // ---- shapes
+
+static const char *word_of(const qn_name *names, int value)
+{
+    while (names->name && names->value != value) names++;
+    return names->name ? names->name : "";
+}
 
 static int ceil_div(int64_t a, int64_t b) { return (int)((a + b - 1) / b); }
 static int element_bytes(const spec_t *s) { return s->in == QUERN_F32 ? 4 : 2; }
@@ -83,7 +96,12 @@ static int per_vector(const spec_t *s) { return 16 / element_bytes(s); }
 static int fewest_vectors(const spec_t *s) { return ceil_div(s->V, per_vector(s)); }
 static int most_vectors(const spec_t *s) { return ceil_div(s->V + per_vector(s) - 1, per_vector(s)); }
 
-// ---- stream: the sample, the list, shared memory (sample.cuh, finish.cuh, stream.cu)
+// Those that one CTA streams: a row's, or with plan=split a share's.
+static int shares_of(const qn_config *c) { return c->value[PLAN] == PLAN_SPLIT ? c->value[SHARES] : 1; }
+static int fewest_streamed(const spec_t *s, const qn_config *c) { return fewest_vectors(s) / shares_of(c); }
+static int most_streamed(const spec_t *s, const qn_config *c) { return ceil_div(most_vectors(s), shares_of(c)); }
+
+// ---- stream and split: the sample, the list, shared memory (sample.cuh, finish.cuh, stream.cuh)
 
 typedef struct stream_numbers {
     int sample; // vectors a thread
@@ -100,23 +118,23 @@ static int sample_vectors(int vectors, int block)
     return sample > 8 ? 8 : sample;
 }
 
-// Least rank in the sample that leaves fewer than K candidates about once in 10^4 rows: the winners in the sample are
-// Poisson with mean K · share. Square roots and sums only, so that every machine plans alike.
-static int sample_rank(const spec_t *s, int sampled)
+// Least rank in a sample of so many of the vectors that leaves fewer than K candidates about once in 10^4 rows: the
+// winners in the sample are Poisson with mean K · share. Square roots and sums only, so that every machine plans alike.
+static int sample_rank(int64_t K, int sampled, int vectors)
 {
-    double share = (double)sampled / fewest_vectors(s);
-    if (share >= 1.0) return 2 * s->K <= fewest_vectors(s) ? (int)s->K : 0;
-    double mean = (double)s->K * share, rank = ceil(mean + 3.72 * sqrt(mean) + 2.5);
-    if (rank > (double)s->K) rank = (double)s->K;
-    return 2 * rank <= sampled && 2 * s->K <= fewest_vectors(s) ? (int)rank : 0;
+    if (2 * K > vectors) return 0; // maxima of vectors say little when so many of them hold winners
+    if (sampled >= vectors) return (int)K;
+    double mean = (double)K * sampled / vectors, rank = ceil(mean + 3.72 * sqrt(mean) + 2.5);
+    if (rank > (double)K) rank = (double)K;
+    return 2 * rank <= sampled ? (int)rank : 0;
 }
 
 static stream_numbers stream_of(const spec_t *s, const qn_config *c)
 {
     stream_numbers n;
     int block = c->value[BLOCK], warps = block / 32;
-    n.sample = sample_vectors(most_vectors(s), block);
-    n.rank = sample_rank(s, n.sample * block);
+    n.sample = sample_vectors(most_streamed(s, c), block);
+    n.rank = sample_rank(s->K, n.sample * block, fewest_streamed(s, c));
     n.slots = c->value[LOCAL_K] * block;
     n.sorted = (int)((s->K + s->K / 4 + 256 + 1) / 2 * 2);
     n.bins = s->K <= 512 ? 1024 : 2048;
@@ -127,18 +145,18 @@ static stream_numbers stream_of(const spec_t *s, const qn_config *c)
 
 // Slots a thread that lists overflow in about one row of 10^7 with, winners lying anywhere; and no fewer than the exact
 // selection needs.
-static int stream_local_k(const spec_t *s, int block)
+static int stream_local_k(const spec_t *s, const qn_config *c)
 {
-    int sample = sample_vectors(most_vectors(s), block), rank = sample_rank(s, sample * block), warps = block / 32;
-    int64_t least = s->K + 1 > 256 ? s->K + 1 : 256;
-    if (rank == 0) return ceil_div(least, block);
-    double share = (double)(sample * block) / fewest_vectors(s);
-    if (share > 1.0) share = 1.0;
+    int block = c->value[BLOCK], warps = block / 32, vectors = fewest_streamed(s, c);
+    int sampled = sample_vectors(most_streamed(s, c), block) * block, rank = sample_rank(s->K, sampled, vectors);
+    int least = ceil_div(s->K > 256 ? s->K : 256, block);
+    if (rank == 0) return least;
+    double share = sampled < vectors ? (double)sampled / vectors : 1.0;
     double upper = (rank + 5.2 * sqrt(rank) + 9.0) / share / warps;
     double slots = 1.08 * (upper + 5.0 * sqrt(rank / share / warps) + 8.0);
-    int a_warp = ceil_div((int64_t)slots, 32), enough = ceil_div(fewest_vectors(s) * (int64_t)per_vector(s), block);
-    if (a_warp > enough) a_warp = enough;
-    return a_warp > ceil_div(least, block) ? a_warp : ceil_div(least, block);
+    int a_thread = ceil_div((int64_t)slots, 32), enough = ceil_div((int64_t)vectors * per_vector(s), block);
+    if (a_thread > enough) a_thread = enough;
+    return a_thread > least ? a_thread : least;
 }
 
 // The nearest choice of a knob that is not less than value; the largest if there is none.
@@ -167,37 +185,177 @@ static int choice_below(enum knob knob, int value)
 // Fewer CTAs an SM first, then shorter lists, until it fits. Lists of K + 1 entries always do.
 static void choose_stream(const spec_t *s, const qn_arch *arch, int block, int ctas, qn_config *c)
 {
-    c->value[PLAN] = PLAN_STREAM;
+    if (c->value[PLAN] != PLAN_SPLIT) c->value[PLAN] = PLAN_STREAM;
     c->value[BLOCK] = block;
     c->value[CTAS] = ctas;
     c->value[UNROLL] = 4;
-    c->value[LOCAL_K] = choice_at_least(LOCAL_K, stream_local_k(s, block));
+    c->value[LOCAL_K] = choice_at_least(LOCAL_K, stream_local_k(s, c));
     while (!stream_fits(s, arch, c) && c->value[CTAS] > 1) c->value[CTAS] = choice_below(CTAS, c->value[CTAS]);
     while (!stream_fits(s, arch, c) && c->value[LOCAL_K] > 1) c->value[LOCAL_K] = choice_below(LOCAL_K, c->value[LOCAL_K]);
 }
 
-static quern_status plan_stream(const spec_t *s, const qn_arch *arch, const qn_config *c, qn_kernel_plan *k)
+static quern_status check_list(const spec_t *s, const qn_config *c, int slots, int sorted)
+{
+    if (slots >= 256 && slots < 65536 && slots >= s->K && sorted >= s->K) return QUERN_OK;
+    return qn_fail(QUERN_NO_PLAN, "plan=%s block=%d local_k=%d makes %d candidate slots; K=%lld needs %lld … 65535",
+                   word_of(plan_names, c->value[PLAN]), c->value[BLOCK], c->value[LOCAL_K], slots, (long long)s->K,
+                   (long long)(s->K > 256 ? s->K : 256));
+}
+
+static void add_list_constants(qn_kernel_plan *k, int slots, int sorted, int bins)
+{
+    qn_plan_constant(k, "SLOTS", slots);
+    qn_plan_constant(k, "SORTED", sorted);
+    qn_plan_constant(k, "BINS", bins);
+}
+
+static quern_status plan_stream(const spec_t *s, const qn_config *c, qn_kernel_plan *k)
 {
     stream_numbers n = stream_of(s, c);
-    int room = n.slots < n.sorted ? n.slots : n.sorted;
-    if (n.slots < 256 || n.slots >= 65536 || room < s->K) {
-        return qn_fail(QUERN_NO_PLAN, "plan=stream: local_k=%d with block=%d makes %d candidate slots, K=%lld needs %lld … 65535",
-                       c->value[LOCAL_K], c->value[BLOCK], n.slots, (long long)s->K, (long long)(s->K > 256 ? s->K : 256));
+    QN_TRY(check_list(s, c, n.slots, n.sorted));
+    if (c->value[PLAN] == PLAN_SPLIT && fewest_streamed(s, c) < 1) {
+        return qn_fail(QUERN_NO_PLAN, "plan=split shares=%d: a row has only %d vectors", c->value[SHARES], fewest_vectors(s));
     }
-    if (n.shared_bytes > arch->shared_cta) {
-        return qn_fail(QUERN_NO_PLAN, "plan=stream block=%d local_k=%d needs %d bytes of shared memory, %s has %d a CTA; lower local_k",
-                       c->value[BLOCK], c->value[LOCAL_K], n.shared_bytes, arch->name, arch->shared_cta);
-    }
-    k->template_path = "softmax_topk/stream.cu";
+    k->template_path = c->value[PLAN] == PLAN_SPLIT ? "softmax_topk/split.cu" : "softmax_topk/stream.cu";
     k->cluster = 1;
     k->dynamic_shared = n.shared_bytes;
     qn_plan_constant(k, "UNROLL", c->value[UNROLL]);
     qn_plan_constant(k, "SAMPLE", n.sample);
     qn_plan_constant(k, "RANK", n.rank);
-    qn_plan_constant(k, "SLOTS", n.slots);
-    qn_plan_constant(k, "SORTED", n.sorted);
-    qn_plan_constant(k, "BINS", n.bins);
+    if (c->value[PLAN] == PLAN_SPLIT) qn_plan_constant(k, "SHARES", c->value[SHARES]);
+    add_list_constants(k, n.slots, n.sorted, n.bins);
     return QUERN_OK;
+}
+
+// ---- split
+
+enum { SPLIT_TICKETS = 4096 }; // split.cu: kTickets
+
+// Shares that fill the SMs twice over, each with enough vectors for its threads and for K winners. 0: no use.
+static int split_shares(const spec_t *s, const qn_arch *arch, int64_t rows)
+{
+    int64_t most = fewest_vectors(s) / 256, of_k = fewest_vectors(s) / (2 * s->K), wanted = 2 * arch->sm_count / rows;
+    if (most > of_k) most = of_k;
+    if (most > wanted) most = wanted;
+    int shares = 0;
+    for (size_t i = 0; i < knobs[SHARES].choice_count; i++)
+        if (knobs[SHARES].choices[i] <= most) shares = knobs[SHARES].choices[i];
+    return shares;
+}
+
+static bool choose_split(const spec_t *s, const qn_arch *arch, int64_t rows, qn_config *c)
+{
+    int shares = split_shares(s, arch, rows);
+    if (shares == 0) return false;
+    c->value[PLAN] = PLAN_SPLIT;
+    c->value[SHARES] = shares;
+    choose_stream(s, arch, fewest_streamed(s, c) >= 2048 ? 512 : 256, 2, c);
+    return true;
+}
+
+static size_t split_bytes(const spec_t *s, const qn_config *c, int64_t rows)
+{
+    if (rows <= 0 || rows > SPLIT_TICKETS) return 0; // then each row has one CTA
+    size_t record = 16 + 16 * (size_t)((s->K + 1) / 2);
+    return SPLIT_TICKETS * sizeof(uint32_t) + (size_t)rows * (size_t)c->value[SHARES] * record;
+}
+
+// ---- cluster (cluster.cu)
+
+typedef struct cluster_numbers {
+    int vectors, maxima; // a thread; of the cluster
+    int list;            // entries of one CTA's list
+    int slots, sorted, bins;
+    int shared_bytes;
+} cluster_numbers;
+
+static cluster_numbers cluster_of(const spec_t *s, const qn_config *c)
+{
+    cluster_numbers n;
+    int block = c->value[BLOCK], ctas = c->value[CLUSTER], warps = block / 32;
+    n.vectors = ceil_div(most_vectors(s), (int64_t)block * ctas);
+    n.maxima = ctas * block / c->value[GROUP];
+    n.list = c->value[LOCAL_K] * block / ctas;
+    n.slots = ctas * (n.list + 2) / 2 / warps * warps;
+    n.sorted = (int)((s->K + s->K / 4 + 256 + 1) / 2 * 2);
+    n.bins = 1024;
+    n.shared_bytes = ctas * ((n.list + 2) * 8 + 16) + n.list * 36 + (n.maxima + block / c->value[GROUP]) * 4 +
+                     n.sorted * 8 + (1056 + 7 * warps + 8) * 4;
+    return n;
+}
+
+static int cluster_registers(const cluster_numbers *n, const qn_config *c)
+{
+    return 40 + n->vectors * (c->value[KEEP] ? 9 : 5); // about what cluster.cu needs; beyond it the loads wait
+}
+
+static quern_status plan_cluster(const spec_t *s, const qn_arch *arch, const qn_config *c, qn_kernel_plan *k)
+{
+    cluster_numbers n = cluster_of(s, c);
+    int registers = arch->registers_sm / (c->value[BLOCK] * c->value[CTAS]);
+    if (s->batch_invariant) return qn_fail(QUERN_NO_PLAN, "plan=cluster with batch_invariant=1: use plan=stream");
+    if (c->value[CLUSTER] > arch->max_cluster) {
+        return qn_fail(QUERN_NO_PLAN, "plan=cluster cluster=%d: %s has clusters of at most %d", c->value[CLUSTER], arch->name,
+                       arch->max_cluster);
+    }
+    if (n.maxima < 2 * s->K || c->value[BLOCK] / c->value[GROUP] < 4) {
+        return qn_fail(QUERN_NO_PLAN, "plan=cluster cluster=%d block=%d group=%d has %d group maxima, K=%lld needs %lld; lower group",
+                       c->value[CLUSTER], c->value[BLOCK], c->value[GROUP], n.maxima, (long long)s->K, (long long)(2 * s->K));
+    }
+    if (c->value[THRESHOLD] && n.maxima > 1024) {
+        return qn_fail(QUERN_NO_PLAN, "plan=cluster threshold=bisect: %d group maxima, at most 1024; raise group", n.maxima);
+    }
+    if (n.vectors > 32 || cluster_registers(&n, c) > registers) {
+        return qn_fail(QUERN_NO_PLAN, "plan=cluster: %d vectors a thread need about %d registers, block=%d ctas=%d leave %d",
+                       n.vectors, cluster_registers(&n, c), c->value[BLOCK], c->value[CTAS], registers);
+    }
+    if (n.list < 32 || n.list % 2) {
+        return qn_fail(QUERN_NO_PLAN, "plan=cluster local_k=%d: a list has %d entries, at least 32; raise local_k", c->value[LOCAL_K],
+                       n.list);
+    }
+    QN_TRY(check_list(s, c, n.slots, n.sorted));
+    k->template_path = "softmax_topk/cluster.cu";
+    k->cluster = c->value[CLUSTER];
+    k->dynamic_shared = n.shared_bytes;
+    qn_plan_constant(k, "VECTORS", n.vectors);
+    qn_plan_constant(k, "GROUP", c->value[GROUP]);
+    qn_plan_constant(k, "LOOK_AGAIN", !c->value[KEEP]);
+    qn_plan_constant(k, "SEARCH", c->value[THRESHOLD]);
+    add_list_constants(k, n.slots, n.sorted, n.bins);
+    return QUERN_OK;
+}
+
+static int64_t power_above(int64_t least)
+{
+    int64_t power = 1;
+    while (power < least) power *= 2;
+    return power;
+}
+
+// The cluster of the measured best for so many rows (ANALYSIS.md), narrower for short rows. False: no cluster fits.
+static bool choose_cluster(const spec_t *s, const qn_arch *arch, int64_t rows, qn_config *c)
+{
+    static const struct { int rows, cluster, block, ctas; } width[] = {
+        {4, 16, 512, 1}, {14, 8, 512, 1}, {30, 8, 512, 2}, {62, 4, 512, 2}, {66, 2, 1024, 1}};
+    size_t w = 0;
+    while (w < QN_COUNT(width) && rows > width[w].rows) w++;
+    if (w == QN_COUNT(width)) return false;
+    int cluster = width[w].cluster < arch->max_cluster ? width[w].cluster : arch->max_cluster, block = width[w].block;
+    while (cluster > 2 && fewest_vectors(s) <= cluster / 2 * block) cluster /= 2;
+    if (arch->max_cluster < 2 || s->batch_invariant || fewest_vectors(s) <= block) return false;
+    int64_t wanted = s->K <= 50 ? 256 : s->K <= 256 ? 1024 : 2 * power_above(s->K);
+    int64_t group = cluster * block / power_above(wanted), list = 4 * power_above(s->K) / cluster;
+    if (list < 128) list = 128;
+    int64_t local_k = list * cluster / block;
+    c->value[PLAN] = PLAN_CLUSTER;
+    c->value[BLOCK] = block;
+    c->value[CTAS] = width[w].ctas;
+    c->value[LOCAL_K] = choice_at_least(LOCAL_K, local_k < 1 ? 1 : (int)local_k);
+    c->value[CLUSTER] = cluster;
+    c->value[GROUP] = group < 1 ? 1 : group > 32 ? 32 : (int)group;
+    c->value[THRESHOLD] = s->K <= 50;
+    c->value[KEEP] = cluster_of(s, c).vectors < 8;
+    return true;
 }
 
 // ---- buckets of rows
@@ -235,23 +393,29 @@ static int block_for(const spec_t *s, int most)
     return block;
 }
 
+static quern_status plan(const quern_spec *base, const qn_arch *arch, const qn_config *config, qn_plan *out);
+
+// Clusters where they fit, else shares where rows are few, else a CTA a row.
 static void choose(const quern_spec *base, const qn_arch *arch, size_t bucket, qn_config *config)
 {
     const spec_t *s = (const spec_t *)base;
+    const int64_t rows = bucket_last[bucket];
+    qn_plan made;
     memset(config, 0, sizeof *config);
-    bool many = bucket_first(bucket) > 4 * (int64_t)arch->sm_count;
-    if (s->batch_invariant) choose_stream(s, arch, block_for(s, 512), 2, config);
-    else if (many && s->K <= 256) choose_stream(s, arch, block_for(s, 256), 4, config);
+    if (s->batch_invariant) {
+        choose_stream(s, arch, block_for(s, 512), 2, config);
+        return;
+    }
+    if (choose_cluster(s, arch, rows, config) && plan(base, arch, config, &made) == QUERN_OK) return;
+    memset(config, 0, sizeof *config);
+    if (choose_split(s, arch, rows, config) && plan(base, arch, config, &made) == QUERN_OK) return;
+    memset(config, 0, sizeof *config);
+    const bool many = bucket_first(bucket) > 4 * (int64_t)arch->sm_count && s->K <= 256;
+    if (many) choose_stream(s, arch, block_for(s, 256), 4, config);
     else choose_stream(s, arch, block_for(s, 512), 2, config);
 }
 
 // ---- plan
-
-static const char *word_of(const qn_name *names, int value)
-{
-    while (names->name && names->value != value) names++;
-    return names->name ? names->name : "";
-}
 
 static void write_entry(const spec_t *s, const qn_config *c, char *entry)
 {
@@ -277,6 +441,20 @@ static void add_spec_constants(const spec_t *s, qn_kernel_plan *k)
     qn_plan_constant(k, "BATCH_INVARIANT", s->batch_invariant);
 }
 
+static quern_status check_sm(const qn_arch *arch, const qn_kernel_plan *k)
+{
+    if (k->threads * k->min_ctas > arch->max_threads_sm) {
+        return qn_fail(QUERN_NO_PLAN, "block=%d with ctas=%d: %s holds %d threads an SM", k->threads, k->min_ctas, arch->name,
+                       arch->max_threads_sm);
+    }
+    if (k->dynamic_shared > arch->shared_cta || (int64_t)(k->dynamic_shared + 1024) * k->min_ctas > arch->shared_sm) {
+        return qn_fail(QUERN_NO_PLAN, "block=%d with ctas=%d needs %d × %d bytes of shared memory, %s has %d a CTA and %d an SM; "
+                       "lower local_k or ctas", k->threads, k->min_ctas, k->min_ctas, k->dynamic_shared, arch->name,
+                       arch->shared_cta, arch->shared_sm);
+    }
+    return QUERN_OK;
+}
+
 static quern_status plan(const quern_spec *base, const qn_arch *arch, const qn_config *config, qn_plan *out)
 {
     const spec_t *s = (const spec_t *)base;
@@ -290,11 +468,8 @@ static quern_status plan(const quern_spec *base, const qn_arch *arch, const qn_c
     write_entry(s, config, k->entry);
     add_spec_constants(s, k);
     qn_plan_constant(k, "LOCAL_K", config->value[LOCAL_K]);
-    if (k->threads < 32 || k->threads % 32 || k->threads * k->min_ctas > arch->max_threads_sm) {
-        return qn_fail(QUERN_NO_PLAN, "block=%d with ctas=%d: %s holds %d threads an SM", k->threads, k->min_ctas, arch->name,
-                       arch->max_threads_sm);
-    }
-    QN_TRY(plan_stream(s, arch, config, k));
+    QN_TRY(config->value[PLAN] == PLAN_CLUSTER ? plan_cluster(s, arch, config, k) : plan_stream(s, config, k));
+    QN_TRY(check_sm(arch, k));
     *out = made;
     return QUERN_OK;
 }
@@ -303,8 +478,9 @@ static quern_status plan(const quern_spec *base, const qn_arch *arch, const qn_c
 
 static size_t workspace(const quern_spec *spec, const qn_config *config, const void *at_most)
 {
-    (void)spec, (void)config, (void)at_most;
-    return 0;
+    if (config->value[PLAN] != PLAN_SPLIT) return 0;
+    int64_t rows = ((const sizes_t *)at_most)->rows;
+    return split_bytes((const spec_t *)spec, config, rows < SPLIT_TICKETS ? rows : SPLIT_TICKETS);
 }
 
 static quern_status check(const quern_spec *base)
@@ -331,12 +507,20 @@ static void sizes_of(const quern_args *args, void *out)
     *(sizes_t *)out = (sizes_t){sizeof(sizes_t), ((const args_t *)args)->rows};
 }
 
+// A cluster takes further rows in turn; 2^16 of them are more than enough to fill any device.
+static uint32_t ctas_of(const qn_config *c, int64_t rows)
+{
+    if (c->value[PLAN] == PLAN_CLUSTER) return (uint32_t)((rows < 65536 ? rows : 65536) * c->value[CLUSTER]);
+    if (c->value[PLAN] == PLAN_SPLIT && rows <= SPLIT_TICKETS) return (uint32_t)(rows * c->value[SHARES]);
+    return (uint32_t)rows;
+}
+
 static void launch(const quern_spec *base, const qn_config *config, const qn_plan *made, const qn_device_limits *limits,
                    const quern_args *base_args, size_t stage, qn_launch *out)
 {
     const spec_t *s = (const spec_t *)base;
     const args_t *a = (const args_t *)base_args;
-    (void)config, (void)made, (void)limits, (void)stage;
+    (void)made, (void)limits, (void)stage;
     softmax_topk_params p = {
         .logits = a->logits,
         .temperature = s->temperature ? a->temperature : NULL,
@@ -352,7 +536,7 @@ static void launch(const quern_spec *base, const qn_config *config, const qn_pla
         .indices_stride = a->indices_stride_rows ? a->indices_stride_rows : s->K,
         .rows = a->rows,
     };
-    out->grid[0] = (uint32_t)a->rows, out->grid[1] = 1, out->grid[2] = 1;
+    out->grid[0] = ctas_of(config, a->rows), out->grid[1] = 1, out->grid[2] = 1;
     out->skip = false;
     memcpy(out->params, &p, sizeof p);
 }
@@ -387,4 +571,5 @@ const qn_family qn_family_softmax_topk = {
     .sizes_of = sizes_of,
     .launch = launch,
     .reference = qn_reference_softmax_topk,
+    .generic_args = true,
 };

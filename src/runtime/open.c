@@ -231,11 +231,17 @@ static void free_op(void *op)
     qn_op_free(op);
 }
 
+static void keep_op(void *op)
+{
+    (void)op; // the table's
+}
+
 void qn_quern_release(quern *q)
 {
     if (atomic_fetch_sub_explicit(&q->references, 1, memory_order_acq_rel) != 1) return;
     qn_process *process = atomic_load_explicit(&q->process, memory_order_acquire);
     if (process && process->pid == getpid()) qn_entry_unload_all(q);
+    qn_table_fini(&q->aliases, keep_op);
     qn_table_fini(&q->table, free_op);
     for (qn_entry *entry = atomic_load(&q->entries), *next; entry; entry = next) {
         next = entry->next;

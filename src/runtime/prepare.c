@@ -93,6 +93,7 @@ static quern_op *op_new(const request *r, const qn_arch *arch)
     op->spec.base.family = r->family->name; // the caller's string may go away
     op->limits = r->device.limits;
     op->in_table = !r->config;
+    qn_rules_make(r->family, &op->spec.base, &op->rules);
     atomic_init(&op->references, 1);
     memcpy(op->of_bucket, variants->of_bucket, sizeof op->of_bucket);
     op->variant_count = variants->count;
@@ -201,6 +202,40 @@ static void describe_request(const qn_family *family, const quern_spec *spec, CU
     qn_descriptor_seal(d);
 }
 
+// The caller's bytes as they are, but for the family's name, which is text: it is compared with the op's.
+static bool describe_bytes(const quern_spec *spec, CUdevice handle, qn_descriptor *d)
+{
+    if (spec->size < sizeof *spec || spec->size > sizeof(quern_any_spec)) return false;
+    size_t bytes = spec->size - sizeof *spec;
+    d->word[0] = spec->size;
+    d->word[1] = (uint64_t)(uint32_t)handle;
+    d->count = 2 + (bytes + 7) / 8;
+    d->word[d->count - 1] = bytes ? 0 : d->word[1];
+    memcpy(d->word + 2, spec + 1, bytes);
+    qn_descriptor_seal(d);
+    return true;
+}
+
+static quern_op *find_alias(const quern *q, const quern_spec *spec, const qn_descriptor *alias)
+{
+    quern_op *op = qn_table_find(&q->aliases, alias);
+    return op && spec->family && !strcmp(spec->family, op->family->name) ? op : NULL;
+}
+
+// Bytes that were checked once and led to this op need no check again. Not having room for it costs time only.
+static void add_alias(quern *q, const qn_descriptor *alias, quern_op *op)
+{
+    void *kept;
+    qn_message_mark mark;
+    qn_process *process = qn_process_of(q);
+    if (!process || atomic_fetch_add(&op->aliases, 1) >= QN_MAX_ALIASES) return;
+    qn_message_save(&mark);
+    pthread_mutex_lock(&process->lock);
+    qn_table_insert(&q->aliases, alias, op, &kept);
+    pthread_mutex_unlock(&process->lock);
+    qn_message_restore(&mark);
+}
+
 // The other thread's op, if there is one meanwhile, else this one.
 static quern_status publish(quern *q, const qn_descriptor *descriptor, quern_op *fresh, quern_op **op)
 {
@@ -227,24 +262,40 @@ static quern_status check_call(quern *q, const quern_spec *spec, const void *out
     return out ? QUERN_OK : qn_fail(QUERN_MISSING_ARGUMENT, "no place for the result: op is NULL");
 }
 
-quern_status quern_prepare(quern *q, const quern_spec *spec, int device, quern_op **op)
+// By the complete spec: what the caller's bytes did not find.
+static quern_status find_or_build(quern *q, const quern_spec *spec, const qn_driver *driver, CUdevice handle,
+                                  quern_op **op)
 {
     const qn_family *family;
-    const qn_driver *driver;
     quern_any_spec full;
-    CUdevice handle;
     qn_descriptor descriptor;
-    QN_TRY(check_call(q, spec, op));
+    quern_op *fresh = NULL;
     QN_TRY(qn_spec_complete(spec, &family, &full));
-    QN_TRY(qn_device_current(q, device, &driver, &handle));
     describe_request(family, &full.base, handle, &descriptor);
-    quern_op *found = qn_table_find(&q->table, &descriptor);
+    *op = qn_table_find(&q->table, &descriptor);
+    if (*op) {
+        QN_TALLY(q, hit_table, 1);
+        return QUERN_OK;
+    }
+    QN_TRY(build_for(q, family, &full, driver, handle, NULL, &fresh));
+    return publish(q, &descriptor, fresh, op);
+}
+
+quern_status quern_prepare(quern *q, const quern_spec *spec, int device, quern_op **op)
+{
+    const qn_driver *driver;
+    CUdevice handle;
+    qn_descriptor alias;
+    quern_op *found = NULL;
+    QN_TRY(check_call(q, spec, op));
+    QN_TRY(qn_device_current(q, device, &driver, &handle));
+    bool has_alias = describe_bytes(spec, handle, &alias);
+    if (has_alias) found = find_alias(q, spec, &alias);
     if (found) {
         QN_TALLY(q, hit_table, 1);
     } else {
-        quern_op *fresh = NULL;
-        QN_TRY(build_for(q, family, &full, driver, handle, NULL, &fresh));
-        QN_TRY(publish(q, &descriptor, fresh, &found));
+        QN_TRY(find_or_build(q, spec, driver, handle, &found));
+        if (has_alias) add_alias(q, &alias, found);
     }
     qn_quern_retain(q);
     *op = found;

@@ -2,10 +2,11 @@
 // Promise (5) against what SQLite does not prevent: flipped bits, cut and wiped files. A damaged row is a miss, and the
 // next process has it again; a damaged file is never touched but by repair, which saves what can be read and keeps the
 // inode, so that whoever has the file open goes on.
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+
+#include <cmocka.h>
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Promises (1), (4), (5): a disk that is full, or fails, at any call of any operation; a file size limit. What was in the
 // database stays, what was being written is there whole or not at all, and both this process and the next go on.
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+
+#include <cmocka.h>
 
 #include <errno.h>
 #include <signal.h>
@@ -217,6 +218,47 @@ static void no_failing_call_while_a_database_is_made_harms_it(void **state)
     }
 }
 
+static quern_status repair_it(int64_t *saved)
+{
+    qn_sqlite_options options = cache_options(file);
+    qn_text aside = QN_TEXT_INIT;
+    quern_status status = qn_sqlite_repair(&options, saved, &aside);
+
+    if (aside.length) unlink(aside.bytes);
+    qn_text_fini(&aside);
+    return status;
+}
+
+static void a_repair_that_fails_can_be_repeated(void **state)
+{
+    const char zeros[100] = {0};
+    (void)state;
+
+    for (size_t f = 0; f < QN_COUNT(faults); f++) {
+        bool reached = true;
+        for (int64_t n = 1; reached; n++) {
+            int64_t saved = 0;
+            unlink(cache_path(folder, "quern-v1.db.broken-1")); // what a repair that failed set aside
+            cache_copy_file(cache_golden("good-v1.db"), file);
+            cache_overwrite(file, 0, zeros, sizeof zeros);
+            fault_vfs_set((fault_plan){.kinds = faults[f].kinds,
+                                       .at = n,
+                                       .for_ever = faults[f].for_ever,
+                                       .torn = faults[f].torn,
+                                       .code = faults[f].code,
+                                       .error = faults[f].error});
+            quern_status status = repair_it(&saved);
+            reached = fault_vfs_count() >= n;
+            fault_vfs_set((fault_plan){0});
+            check(faults[f].name, n, is_expected(status), "the status is of a failing disk");
+            check(faults[f].name, n, reached || (status == QUERN_OK && saved == 3),
+                  "without a fault all rows are saved");
+            check(faults[f].name, n, status == QUERN_OK || repair_it(&saved) == QUERN_OK, "it can be repeated");
+            check_next_process(faults[f].name, n, 0, false);
+        }
+    }
+}
+
 static void a_full_disk_is_called_full_and_an_error_an_error(void **state)
 {
     (void)state;
@@ -308,6 +350,7 @@ int main(void)
         TEST(a_full_disk_is_called_full_and_an_error_an_error),
         TEST(no_failing_call_of_any_operation_harms_the_database),
         TEST(no_failing_call_while_a_database_is_made_harms_it),
+        TEST(a_repair_that_fails_can_be_repeated),
         TEST(a_file_size_limit_is_a_status_and_no_signal),
         TEST(a_signal_that_was_the_hosts_stays_the_hosts),
     };

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Promises (4), (5): a process that is killed at any call of any operation. The next process opens the database, finds
 // what was there, finds the new row whole or not at all, and stores.
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+
+#include <cmocka.h>
 
 #include <signal.h>
 #include <stdio.h>
@@ -165,6 +166,59 @@ static void killed_while_sealing(void **state)
     assert_true(kill_at_every_call((attempt){.run = put_and_seal, .cap = -1}, "good-v1.db", 3) >= 10);
 }
 
+// ---- repair: the file is what it was (and can be repaired again), or a sound database that may lack rows
+
+static int die_in_a_repair(void *user)
+{
+    const attempt *a = user;
+    qn_sqlite_options options = cache_options(file);
+    qn_text aside = QN_TEXT_INIT;
+    int64_t saved = 0;
+
+    fault_vfs_set((fault_plan){.kinds = FAULT_EVERY, .at = a->at, .torn = a->torn, .signal = SIGKILL});
+    if (qn_sqlite_repair(&options, &saved, &aside)) return 1;
+    qn_text_fini(&aside);
+    return saved == 3 ? 0 : 2;
+}
+
+static void check_after_a_repair(int64_t n)
+{
+    qn_sqlite_options options = cache_options(file);
+    qn_text aside = QN_TEXT_INIT;
+    int64_t saved = 0;
+    quern_store next = cache_open(file);
+
+    quern_status status = qn_sqlite_probe(&next);
+    qn_sqlite_close(&next);
+    if (status) {
+        check(n, status == QUERN_STORE_CORRUPT, "a file that was not repaired is still called damaged");
+        check(n, qn_sqlite_repair(&options, &saved, &aside) == QUERN_OK, "it can be repaired again");
+        check(n, saved == 3, "with all its rows");
+        qn_text_fini(&aside);
+    }
+    check_next_process(n, 0, false);
+}
+
+static void killed_while_repairing(void **state)
+{
+    const char zeros[100] = {0};
+    attempt a = {.torn = true};
+    int result = -1;
+    (void)state;
+
+    for (a.at = 1; result; a.at++) {
+        cache_folder_remove(folder);
+        cache_folder_make(folder);
+        strcpy(file, cache_path(folder, "quern-v1.db"));
+        cache_copy_file(cache_golden("good-v1.db"), file);
+        cache_overwrite(file, 0, zeros, sizeof zeros);
+        result = cache_in_child(die_in_a_repair, &a);
+        check(a.at, result == 0 || result == 128 + SIGKILL, "the child was killed or came through");
+        check_after_a_repair(a.at);
+    }
+    assert_true(a.at > 15);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -176,6 +230,7 @@ int main(void)
         TEST(killed_while_importing),
         TEST(killed_while_pruning),
         TEST(killed_while_sealing),
+        TEST(killed_while_repairing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Promise (1): files and directories that this user may not write. They are read, under locks; writing is STORE_READ_ONLY;
 // nothing is unlinked. Root may write everything, so as root each test runs in a child that has dropped to another user.
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+
+#include <cmocka.h>
 
 #include <grp.h>
 #include <stdio.h>

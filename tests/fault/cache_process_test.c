@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Promises (1), (2), (3): many processes and threads on one database, one that holds it locked, and fork.
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+
+#include <cmocka.h>
 
 #include <pthread.h>
 #include <sqlite3.h>

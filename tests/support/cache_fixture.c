@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by the cache's unit and fault tests; see the header.
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+
+#include <cmocka.h>
 
 #include "support/cache_fixture.h"
 

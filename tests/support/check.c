@@ -244,10 +244,10 @@ static void *check_part(void *user)
     return NULL;
 }
 
-// A thread for each half million elements, as far as there are rows and processors.
+// A thread for each 60,000 elements (a few milliseconds), as far as there are rows and processors.
 static int part_count(const quern_softmax_topk_spec *spec, const quern_softmax_topk_args *args)
 {
-    int64_t count = 1 + args->rows * spec->V / 500000, processors = sysconf(_SC_NPROCESSORS_ONLN);
+    int64_t count = 1 + args->rows * spec->V / 60000, processors = sysconf(_SC_NPROCESSORS_ONLN);
     if (count > args->rows) count = args->rows;
     if (count > processors) count = processors;
     return count < 1 ? 1 : count > MOST_PARTS ? MOST_PARTS : (int)count;

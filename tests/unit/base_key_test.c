@@ -5,7 +5,9 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -141,6 +143,27 @@ static void the_hash_is_xxh3_128_in_canonical_form(void **state)
     assert_string_equal(hex, "d483a383bc596930ea0d8941912eac6d");
 }
 
+static void a_files_hash_is_that_of_its_bytes(void **state)
+{
+    static char block[200000];
+    char path[] = "/tmp/quern-key-XXXXXX";
+    qn_hash of_file, of_bytes;
+    int fd = mkstemp(path);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof block; i++) block[i] = (char)(i * 31 >> 3);
+    assert_true(fd >= 0 && write(fd, block, sizeof block) == (ssize_t)sizeof block);
+    close(fd);
+    assert_int_equal(qn_hash_file(path, &of_file), QUERN_OK);
+    of_bytes = qn_hash_bytes(block, sizeof block);
+    assert_memory_equal(&of_file, &of_bytes, sizeof of_file);
+    unlink(path);
+    assert_int_equal(qn_hash_file(path, &of_file), QUERN_FILE_ERROR);
+    assert_non_null(strstr(quern_message(), path));
+    assert_int_equal(qn_hash_file("/", &of_file), QUERN_FILE_ERROR);
+    assert_memory_equal(&of_file, &of_bytes, sizeof of_file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -149,6 +172,7 @@ int main(void)
         cmocka_unit_test(items_come_back_in_order),
         cmocka_unit_test(cut_or_lying_bytes_end_the_walk),
         cmocka_unit_test(the_hash_is_xxh3_128_in_canonical_form),
+        cmocka_unit_test(a_files_hash_is_that_of_its_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `quern cache` does with a database: info, verify, prune, import, export, seal.
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+
+#include <cmocka.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -135,7 +136,7 @@ static void verify_sees_a_broken_index(void **state)
     cache_sql(file,
               "PRAGMA writable_schema=ON; UPDATE sqlite_master SET sql='CREATE INDEX kernel_used ON kernel(created)'"
               " WHERE name='kernel_used'");
-    cache_sql(file, "UPDATE kernel SET created=7"); // the index on `created`, as it now seems, has other values
+    cache_sql(file, "UPDATE kernel SET used=used+7"); // the index on `used` does not hear of it
     cache_sql(file, "PRAGMA writable_schema=ON; UPDATE sqlite_master SET sql='CREATE INDEX kernel_used ON kernel(used)'"
                     " WHERE name='kernel_used'");
     assert_int_equal(qn_sqlite_verify(&store, NULL, NULL, &report), QUERN_OK);
@@ -193,8 +194,10 @@ static void prune_mends_an_index(void **state)
 
     verify_sees_a_broken_index(state);
     assert_int_equal(qn_sqlite_prune(&store, -1, 0, &removed, &bytes), QUERN_OK);
+    assert_int_equal(removed, 0);
     assert_int_equal(qn_sqlite_verify(&store, NULL, NULL, &report), QUERN_OK);
     assert_true(report.structure_ok);
+    assert_int_equal(report.entries, 3);
 }
 
 // ---- import

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opening a database: making it, its format and permissions, names, read-only and sealed files, and what is refused.
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+
+#include <cmocka.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -266,6 +267,22 @@ static void golden_databases_that_are_not_ours_are_refused_and_left_alone(void *
     }
 }
 
+static void a_verdict_on_a_file_stands_until_the_store_is_closed(void **state)
+{
+    (void)state;
+    cache_copy_file(cache_golden("foreign.db"), file);
+    quern_store store = cache_open(file);
+    assert_int_equal(cache_get(&store, 1), QUERN_STORE_FOREIGN);
+    cache_copy_file(cache_golden("good-v1.db"), file);
+    qn_fail(QUERN_INTERNAL, "another message");
+    assert_int_equal(cache_get(&store, 1), QUERN_STORE_FOREIGN);
+    assert_non_null(strstr(quern_message(), "another program")); // and says why, each time
+    qn_sqlite_close(&store);
+    store = cache_open(file);
+    assert_int_equal(cache_get(&store, 1), QUERN_OK);
+    qn_sqlite_close(&store);
+}
+
 static void a_wiped_header_is_damage_and_not_another_programs_file(void **state)
 {
     const char zeros[100] = {0};
@@ -372,6 +389,7 @@ int main(void)
         TEST(the_golden_database_of_version_1_is_read_byte_for_byte),
         TEST(the_golden_sealed_database_is_read_and_never_written),
         TEST(golden_databases_that_are_not_ours_are_refused_and_left_alone),
+        TEST(a_verdict_on_a_file_stands_until_the_store_is_closed),
         TEST(a_wiped_header_is_damage_and_not_another_programs_file),
         TEST(a_directory_is_an_open_failure),
         TEST(views_and_triggers_of_a_planted_database_do_nothing),

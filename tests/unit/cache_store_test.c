@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The store's four callbacks: get, put, list, remove, and the cap.
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+
+#include <cmocka.h>
 
 #include <stdlib.h>
 #include <string.h>

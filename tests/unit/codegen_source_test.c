@@ -19,7 +19,8 @@ static qn_text source;
 static qn_kernel_plan plan;
 
 static const char *const folders[] = {"common", "mill"};
-static const char *const files[] = {"mill/kernel.cu", "mill/part.cuh", "common/types.cuh", "common/part.cuh", "mill/deep.cuh", "outside.cuh"};
+static const char *const files[] = {"mill/kernel.cu",  "mill/part.cuh", "common/types.cuh",
+                                    "common/part.cuh", "mill/deep.cuh", "outside.cuh"};
 
 static void put_file(const char *name, const char *text)
 {
@@ -181,7 +182,8 @@ static void one_constant_too_many_is_refused(void **state)
 static void a_file_is_put_once_however_it_is_named(void **state)
 {
     (void)state;
-    put_file("mill/kernel.cu", "#include \"part.cuh\"\n#include \"mill/part.cuh\"\n  #  include\t\"../mill/./part.cuh\" // why\n#include \"common/types.cuh\"\n");
+    put_file("mill/kernel.cu", "#include \"part.cuh\"\n#include \"mill/part.cuh\"\n  #  "
+                               "include\t\"../mill/./part.cuh\" // why\n#include \"common/types.cuh\"\n");
     put_file("mill/part.cuh", "#include \"common/types.cuh\"\nint part;\n");
     put_file("common/types.cuh", "int types;");
     write_source(false);
@@ -206,15 +208,26 @@ static void the_including_files_folder_comes_before_the_root(void **state)
 static void what_only_looks_like_an_include_stays(void **state)
 {
     (void)state;
-    put_file("mill/kernel.cu", "// #include <x>\nint a; // #include \"y\"\n#pragma once more\n#pragma unroll\n#define include 1\n");
+    put_file("mill/kernel.cu",
+             "// #include <x>\nint a; // #include \"y\"\n#pragma once more\n#pragma unroll\n#define include 1\n");
     write_source(false);
-    assert_non_null(strstr(source.bytes, "// #include <x>\nint a; // #include \"y\"\n#pragma once more\n#pragma unroll\n#define include 1\n"));
+    assert_non_null(
+        strstr(source.bytes,
+               "// #include <x>\nint a; // #include \"y\"\n#pragma once more\n#pragma unroll\n#define include 1\n"));
 }
 
 static void bad_includes_are_named(void **state)
 {
-    static const char *const bad[] = {"<cuda_fp16.h>", "\"nothing.cuh\"", "\"/etc/passwd\"", "\"../../../../../etc/passwd\"",
-                                      "\"../../outside.cuh\"", "MACRO", "\"open", "\"\"", "\"..\"", "_next \"part.cuh\""};
+    static const char *const bad[] = {"<cuda_fp16.h>",
+                                      "\"nothing.cuh\"",
+                                      "\"/etc/passwd\"",
+                                      "\"../../../../../etc/passwd\"",
+                                      "\"../../outside.cuh\"",
+                                      "MACRO",
+                                      "\"open",
+                                      "\"\"",
+                                      "\"..\"",
+                                      "_next \"part.cuh\""};
 
     (void)state;
     put_file("mill/part.cuh", "\n");
@@ -287,7 +300,8 @@ static void every_embedded_template_expands(void **state)
         plan.template_path = qn_templates[i].path;
         assert_int_equal(strlen(qn_templates[i].bytes), qn_templates[i].length);
         assert_null(strstr(qn_templates[i].path, "model/"));
-        if (qn_source_write(&plan, 90, 'a', NULL, false, &source) != QUERN_OK) fail_msg("%s: %s", plan.template_path, quern_message());
+        if (qn_source_write(&plan, 90, 'a', NULL, false, &source) != QUERN_OK)
+            fail_msg("%s: %s", plan.template_path, quern_message());
         assert_null(strstr(source.bytes, "\n#include"));
     }
     plan.template_path = "common/none.cuh";

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/path.h"
 #include "support/fake_nvrtc.h"
 
 static const char tiny[] = "extern \"C\" __global__ void tiny(float *x) { x[threadIdx.x] *= 2.0f; }\n";
@@ -17,13 +18,14 @@ static const char tiny[] = "extern \"C\" __global__ void tiny(float *x) { x[thre
 static const qn_nvrtc *real_nvrtc(void)
 {
     const qn_nvrtc *nvrtc;
-    if (qn_nvrtc_load(NULL, &nvrtc) == QUERN_OK) return nvrtc;
+    if (qn_nvrtc_load(qn_environment("QUERN_NVRTC", false), &nvrtc) == QUERN_OK) return nvrtc;
     print_message("no NVRTC here: %s\n", quern_message());
     skip();
     return NULL;
 }
 
-static quern_status compile(const qn_nvrtc *nvrtc, const char *source, const char *arch, qn_compile *request, qn_compiled *compiled)
+static quern_status compile(const qn_nvrtc *nvrtc, const char *source, const char *arch, qn_compile *request,
+                            qn_compiled *compiled)
 {
     char option[64];
     const char *options[] = {option};
@@ -89,7 +91,9 @@ static void a_failed_compile_shows_log_options_and_compiler(void **state)
 
     (void)state;
     memset(&untouched, 0, sizeof untouched);
-    assert_int_equal(compile(nvrtc, "extern \"C\" __global__ void k() { undeclared = 1; }", "sm_90a", &request, &compiled), QUERN_COMPILE_FAILED);
+    assert_int_equal(
+        compile(nvrtc, "extern \"C\" __global__ void k() { undeclared = 1; }", "sm_90a", &request, &compiled),
+        QUERN_COMPILE_FAILED);
     assert_memory_equal(&compiled, &untouched, sizeof compiled);
     assert_non_null(strstr(quern_message(), "undeclared"));
     assert_non_null(strstr(quern_message(), "test.cu(1)"));
@@ -105,7 +109,7 @@ static void an_unknown_architecture_is_named(void **state)
     qn_compiled compiled;
 
     (void)state;
-    for (size_t i = 0; i < QN_COUNT(bad); i++) {
+    for (size_t i = nvrtc->major < 13 ? 1 : 0; i < QN_COUNT(bad); i++) { // 12.x still has sm_60
         assert_int_equal(compile(nvrtc, tiny, bad[i], &request, &compiled), QUERN_COMPILE_FAILED);
         assert_non_null(strstr(quern_message(), bad[i]));
         assert_non_null(strstr(quern_message(), nvrtc->path));
@@ -119,8 +123,8 @@ static void put_slow_source(qn_text *source)
     for (int i = 1; i < 64; i++) qn_text_putf(source, ",a%d=x[%d]", i, i);
     qn_text_puts(source, ";\n");
     for (int i = 0; i < 20000; i++) {
-        qn_text_putf(source, "a%d=a%d*a%d+a%d; if (a%d > %d.0f) a%d += n;\n", i % 64, i * 7 % 64, i * 13 % 64, (i * 29 + 1) % 64,
-                     i * 5 % 64, i, i * 11 % 64);
+        qn_text_putf(source, "a%d=a%d*a%d+a%d; if (a%d > %d.0f) a%d += n;\n", i % 64, i * 7 % 64, i * 13 % 64,
+                     (i * 29 + 1) % 64, i * 5 % 64, i, i * 11 % 64);
     }
     for (int i = 0; i < 64; i++) qn_text_putf(source, "x[%d]=a%d;\n", i, i);
     qn_text_puts(source, "}\n");

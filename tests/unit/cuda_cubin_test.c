@@ -11,12 +11,13 @@
 
 #include <cmocka.h>
 
+#include "base/path.h"
 #include "support/fake_nvrtc.h"
 
 static const qn_nvrtc *real_nvrtc(void)
 {
     const qn_nvrtc *nvrtc;
-    if (qn_nvrtc_load(NULL, &nvrtc) == QUERN_OK) return nvrtc;
+    if (qn_nvrtc_load(qn_environment("QUERN_NVRTC", false), &nvrtc) == QUERN_OK) return nvrtc;
     print_message("no NVRTC here: %s\n", quern_message());
     skip();
     return NULL;
@@ -38,7 +39,8 @@ static const char spilling[] =
 
 // A stack frame without spills, static and dynamic shared memory, and a second function.
 static const char framed[] =
-    "__device__ __noinline__ float f(float *a, int n) { float s = 0; for (int i = 0; i < n; i++) s += a[i]; return s; }\n"
+    "__device__ __noinline__ float f(float *a, int n) { float s = 0; for (int i = 0; i < n; i++) s += a[i]; return s; "
+    "}\n"
     "extern \"C\" __global__ void k(float *x, int n) { float a[100]; for (int i = 0; i < n; i++) a[i] = x[i];\n"
     "  extern __shared__ float d[]; __shared__ double q[10]; d[threadIdx.x] = f(a, n); q[n] = 2; __syncthreads();\n"
     "  x[threadIdx.x] = d[n] + q[0]; }";
@@ -129,7 +131,7 @@ static void sample(qn_text *image)
     qn_compiled compiled;
 
     fake_nvrtc_remove();
-    if (qn_nvrtc_load(NULL, &nvrtc) == QUERN_OK) {
+    if (qn_nvrtc_load(qn_environment("QUERN_NVRTC", false), &nvrtc) == QUERN_OK) {
         compile(nvrtc, framed, "sm_90a", &compiled);
         qn_text_put(image, compiled.image.bytes, compiled.image.length);
         qn_compiled_fini(&compiled);

@@ -21,7 +21,7 @@
 static const qn_nvrtc *real_nvrtc(void)
 {
     const qn_nvrtc *nvrtc;
-    if (qn_nvrtc_load(NULL, &nvrtc) == QUERN_OK) return nvrtc;
+    if (qn_nvrtc_load(qn_environment("QUERN_NVRTC", false), &nvrtc) == QUERN_OK) return nvrtc;
     print_message("no NVRTC here: %s\n", quern_message());
     skip();
     return NULL;
@@ -119,7 +119,8 @@ static void candidates_come_in_the_order_that_is_promised(void **state)
     snprintf(path[3], sizeof path[3], "%s/home/lib/libnvrtc.so.13", root);
     int cuda_home = index_of(&c, path[3]);
     assert_true(beside < loader && loader < cuda_path && cuda_path < cuda_home);
-    if (qn_file_exists("/usr/local/cuda/lib64")) assert_true(cuda_home < index_of(&c, "/usr/local/cuda/lib64/libnvrtc.so.13"));
+    if (qn_file_exists("/usr/local/cuda/lib64"))
+        assert_true(cuda_home < index_of(&c, "/usr/local/cuda/lib64/libnvrtc.so.13"));
 
     unsetenv("CUDA_PATH");
     unsetenv("CUDA_HOME");
@@ -143,17 +144,18 @@ static void a_named_file_is_the_only_candidate(void **state)
 
 // ---- the real one
 
-static void the_identity_is_version_and_build_id(void **state)
+static void the_identity_is_version_and_build_id_or_sum(void **state)
 {
     const qn_nvrtc *nvrtc = real_nvrtc(), *again;
     int major = 0, minor = 0, used = 0;
-    char id[80] = "";
+    char kind[8] = "", id[80] = "";
 
     (void)state;
     assert_true(nvrtc->major >= 12);
     assert_int_equal(nvrtc->path[0], '/');
     assert_true(qn_file_exists(nvrtc->path));
-    assert_int_equal(sscanf(nvrtc->identity, "nvrtc %d.%d build %79[0-9a-f]%n", &major, &minor, id, &used), 3);
+    assert_int_equal(sscanf(nvrtc->identity, "nvrtc %d.%d %7[a-z] %79[0-9a-f]%n", &major, &minor, kind, id, &used), 4);
+    assert_true(!strcmp(kind, "build") || !strcmp(kind, "sum"));
     assert_int_equal(major, nvrtc->major);
     assert_int_equal(minor, nvrtc->minor);
     assert_true(strlen(id) >= 16 && nvrtc->identity[used] == 0);
@@ -184,7 +186,8 @@ static void assert_has(const char *name, bool wanted)
 
     assert_int_equal(qn_nvrtc_load(NULL, &nvrtc), QUERN_OK);
     assert_int_equal(qn_arch_find(name, &arch), QUERN_OK);
-    if (qn_nvrtc_has_arch(nvrtc, arch) != wanted) fail_msg("%d.%d, %s: wanted %d", nvrtc->major, nvrtc->minor, name, wanted);
+    if (qn_nvrtc_has_arch(nvrtc, arch) != wanted)
+        fail_msg("%d.%d, %s: wanted %d", nvrtc->major, nvrtc->minor, name, wanted);
 }
 
 static void suffixed_names_follow_the_list_and_the_version(void **state)
@@ -220,7 +223,7 @@ int main(void)
         cmocka_unit_test(a_library_that_is_no_nvrtc_is_refused),
         cmocka_unit_test(candidates_come_in_the_order_that_is_promised),
         cmocka_unit_test(a_named_file_is_the_only_candidate),
-        cmocka_unit_test(the_identity_is_version_and_build_id),
+        cmocka_unit_test(the_identity_is_version_and_build_id_or_sum),
         cmocka_unit_test(the_real_list_says_what_is_there),
         cmocka_unit_test(suffixed_names_follow_the_list_and_the_version),
     };

@@ -183,15 +183,18 @@ typedef struct mill_args {
     size_t workspace_bytes;
 } mill_args;
 
-static const qn_field mill_fields[] = {{.name = "d", .type = QN_INT, .offset = offsetof(mill_spec, d), .required = true, .min = 1, .max = 64}};
-static const qn_field mill_sizes[] = {{.name = "B", .min = 0, .max = 1000}, {.name = "S", .min = 0, .max = 1000}, {.name = "H", .min = 0, .max = 1000}};
+static const qn_field mill_fields[] = {
+    {.name = "d", .type = QN_INT, .offset = offsetof(mill_spec, d), .required = true, .min = 1, .max = 64}};
+static const qn_field mill_sizes[] = {
+    {.name = "B", .min = 0, .max = 1000}, {.name = "S", .min = 0, .max = 1000}, {.name = "H", .min = 0, .max = 1000}};
 static const size_t mill_size_offsets[] = {offsetof(mill_args, B), offsetof(mill_args, S), offsetof(mill_args, H)};
 static const qn_tensor mill_tensors[] = {
     {.name = "q",
      .axes = {"B", "S", "H", "d"},
      .dtype = QUERN_F16,
      .pointer_offset = offsetof(mill_args, q),
-     .stride_offset = {offsetof(mill_args, q_stride_B), offsetof(mill_args, q_stride_S), offsetof(mill_args, q_stride_H)}},
+     .stride_offset = {offsetof(mill_args, q_stride_B), offsetof(mill_args, q_stride_S),
+                       offsetof(mill_args, q_stride_H)}},
 };
 static const qn_family mill = {.name = "mill",
                                .fields = mill_fields,
@@ -263,7 +266,9 @@ static void named_arguments_fill_the_structure(void **state)
 
 static void bad_names_leave_the_structure_alone(void **state)
 {
-    static const char *const unknown[] = {"logit", "logits_stride", "logits_stride_V", "logits_stride_rowsx", "lse_stride_rows", "", "size", "family", "V"};
+    static const char *const unknown[] = {
+        "logit", "logits_stride", "logits_stride_V", "logits_stride_rowsx", "lse_stride_rows", "", "size", "family",
+        "V"};
     quern_softmax_topk_args args, untouched;
 
     (void)state;

@@ -15,14 +15,18 @@ static bool is_name(const char *name)
     return name && *name && !name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")];
 }
 
-static size_t bytes_of(qn_type type) { return type == QN_INT || type == QN_REAL ? 8 : sizeof(int); }
+static size_t bytes_of(qn_type type)
+{
+    return type == QN_INT || type == QN_REAL ? 8 : sizeof(int);
+}
 
 // Fields of one structure: names unlike, inside the structure, not over one another, defaults allowed.
 static void check_fields(const char *family, const qn_field *fields, size_t count, size_t structure_bytes)
 {
     for (size_t i = 0; i < count; i++) {
         const qn_field *f = &fields[i];
-        if (!is_name(f->name) || !f->doc || !*f->doc || strchr(f->doc, '\n')) fail_msg("%s: field %zu: name or doc", family, i);
+        if (!is_name(f->name) || !f->doc || !*f->doc || strchr(f->doc, '\n'))
+            fail_msg("%s: field %zu: name or doc", family, i);
         assert_true(f->offset >= sizeof(size_t));
         assert_true(f->offset + bytes_of(f->type) <= structure_bytes);
         assert_int_equal(f->type == QN_ENUM, f->names != NULL);
@@ -30,7 +34,8 @@ static void check_fields(const char *family, const qn_field *fields, size_t coun
         if (f->type == QN_INT && !f->required) assert_true(f->initial >= f->min && f->initial <= f->max);
         for (size_t j = 0; j < i; j++) {
             assert_string_not_equal(f->name, fields[j].name);
-            assert_true(f->offset + bytes_of(f->type) <= fields[j].offset || fields[j].offset + bytes_of(fields[j].type) <= f->offset);
+            assert_true(f->offset + bytes_of(f->type) <= fields[j].offset ||
+                        fields[j].offset + bytes_of(fields[j].type) <= f->offset);
         }
     }
 }
@@ -48,7 +53,8 @@ static void check_tensor(const qn_family *family, const qn_tensor *tensor)
     size_t rank = 0;
 
     assert_true(is_name(tensor->name) && tensor->doc && *tensor->doc);
-    assert_true(tensor->pointer_offset >= sizeof(quern_args) && tensor->pointer_offset + sizeof(void *) <= family->args_bytes);
+    assert_true(tensor->pointer_offset >= sizeof(quern_args) &&
+                tensor->pointer_offset + sizeof(void *) <= family->args_bytes);
     if (tensor->flag) assert_non_null(field_of(family->fields, family->field_count, tensor->flag));
     if (tensor->dtype == QUERN_DTYPE_NONE) {
         assert_non_null(tensor->dtype_field);
@@ -61,7 +67,8 @@ static void check_tensor(const qn_family *family, const qn_tensor *tensor)
     }
     assert_in_range(rank, 1, QN_MAX_RANK);
     for (size_t axis = 0; axis + 1 < rank; axis++) {
-        assert_true(tensor->stride_offset[axis] >= sizeof(quern_args) && tensor->stride_offset[axis] + 8 <= family->args_bytes);
+        assert_true(tensor->stride_offset[axis] >= sizeof(quern_args) &&
+                    tensor->stride_offset[axis] + 8 <= family->args_bytes);
     }
 }
 

@@ -30,13 +30,19 @@ typedef struct mill_spec {
 static const qn_name mill_types[] = {{"f32", QUERN_F32}, {"bf16", QUERN_BF16}, {NULL, 0}};
 static const qn_field mill_fields[] = {
     {.name = "rows", .type = QN_INT, .offset = offsetof(mill_spec, rows), .required = true, .min = 1, .max = 100},
-    {.name = "window", .type = QN_INT, .offset = offsetof(mill_spec, window), .min = -1, .max = INT64_MAX, .initial = -1},
+    {.name = "window",
+     .type = QN_INT,
+     .offset = offsetof(mill_spec, window),
+     .min = -1,
+     .max = INT64_MAX,
+     .initial = -1},
     {.name = "in", .type = QN_ENUM, .offset = offsetof(mill_spec, in), .initial = QUERN_BF16, .names = mill_types},
     {.name = "fine", .type = QN_FLAG, .offset = offsetof(mill_spec, fine), .initial = 1},
     {.name = "scale", .type = QN_REAL, .offset = offsetof(mill_spec, scale), .real_initial = 1},
     {.name = "cap", .type = QN_REAL, .offset = offsetof(mill_spec, cap)},
 };
-static const qn_family mill = {.name = "mill", .fields = mill_fields, .field_count = QN_COUNT(mill_fields), .spec_bytes = sizeof(mill_spec)};
+static const qn_family mill = {
+    .name = "mill", .fields = mill_fields, .field_count = QN_COUNT(mill_fields), .spec_bytes = sizeof(mill_spec)};
 
 static mill_spec mill_default(void)
 {
@@ -61,7 +67,9 @@ static void a_text_becomes_the_structure_it_says(void **state)
     assert_int_equal(spec->index, QUERN_I32);
     assert_int_equal(spec->value, QUERN_VALUE_PROB);
     assert_int_equal(spec->lse, 0);
-    assert_int_equal(quern_spec_parse(" \t softmax_topk\tlse=1\n in=f32   norm=topk K=1 value=logit V=1 index=i64 ", &any), QUERN_OK);
+    assert_int_equal(
+        quern_spec_parse(" \t softmax_topk\tlse=1\n in=f32   norm=topk K=1 value=logit V=1 index=i64 ", &any),
+        QUERN_OK);
     assert_int_equal(spec->V, 1);
     assert_int_equal(spec->index, QUERN_I64);
     assert_int_equal(spec->value, QUERN_VALUE_LOGIT);
@@ -112,9 +120,11 @@ static void every_problem_of_a_text_has_its_status_and_names_the_culprit(void **
     any = untouched;
     for (size_t i = 0; i < QN_COUNT(cases); i++) {
         quern_status status = quern_spec_parse(cases[i].text, &any);
-        if (status != cases[i].status) fail_msg("'%s': %s: %s", cases[i].text, quern_status_name(status), quern_message());
+        if (status != cases[i].status)
+            fail_msg("'%s': %s: %s", cases[i].text, quern_status_name(status), quern_message());
         for (size_t s = 0; s < 3 && cases[i].says[s]; s++) {
-            if (!strstr(quern_message(), cases[i].says[s])) fail_msg("'%s': '%s' does not say '%s'", cases[i].text, quern_message(), cases[i].says[s]);
+            if (!strstr(quern_message(), cases[i].says[s]))
+                fail_msg("'%s': '%s' does not say '%s'", cases[i].text, quern_message(), cases[i].says[s]);
         }
         assert_memory_equal(&any, &untouched, sizeof any);
     }
@@ -152,9 +162,12 @@ static void the_canonical_text_has_the_families_order_and_no_defaults(void **sta
 {
     (void)state;
     assert_same_after("softmax_topk in=f16 K=8 V=64", "softmax_topk V=64 K=8 in=f16");
-    assert_same_after("softmax_topk lse=1 index=i32 value=prob V=64 K=8 in=f16 token=0", "softmax_topk V=64 K=8 in=f16 lse=1");
-    assert_same_after("softmax_topk batch_invariant=1 token=1 lse=1 temperature=1 norm=topk value=logprob index=i64 in=bf16 K=2048 V=2097152",
-                      "softmax_topk V=2097152 K=2048 in=bf16 index=i64 value=logprob norm=topk temperature=1 lse=1 token=1 batch_invariant=1");
+    assert_same_after("softmax_topk lse=1 index=i32 value=prob V=64 K=8 in=f16 token=0",
+                      "softmax_topk V=64 K=8 in=f16 lse=1");
+    assert_same_after("softmax_topk batch_invariant=1 token=1 lse=1 temperature=1 norm=topk value=logprob index=i64 "
+                      "in=bf16 K=2048 V=2097152",
+                      "softmax_topk V=2097152 K=2048 in=bf16 index=i64 value=logprob norm=topk temperature=1 lse=1 "
+                      "token=1 batch_invariant=1");
 }
 
 static void a_format_that_does_not_fit_says_how_much_it_needs(void **state)
@@ -362,8 +375,25 @@ static void numbers_are_found_by_name(void **state)
 
 static void any_text_is_parsed_or_refused_without_harm(void **state)
 {
-    static const char *const pieces[] = {"softmax_topk", " ", "V", "=", "K=", "in", "bf16", "64", "-", "\t", "lse=1", "value=logit", "0", "9999999999",
-                                         "==", "\xff", "token", "\n", "V=64 K=8 in=f16"};
+    static const char *const pieces[] = {"softmax_topk",
+                                         " ",
+                                         "V",
+                                         "=",
+                                         "K=",
+                                         "in",
+                                         "bf16",
+                                         "64",
+                                         "-",
+                                         "\t",
+                                         "lse=1",
+                                         "value=logit",
+                                         "0",
+                                         "9999999999",
+                                         "==",
+                                         "\xff",
+                                         "token",
+                                         "\n",
+                                         "V=64 K=8 in=f16"};
     uint64_t seed = 0x2545F4914F6CDD1Du;
 
     (void)state;

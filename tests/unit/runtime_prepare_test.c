@@ -272,6 +272,51 @@ static void an_older_shorter_spec_is_the_same_as_the_full_one(void **state)
     quern_close(q);
 }
 
+static void bytes_that_hit_before_are_no_hit_for_another_family_or_device(void **state)
+{
+    (void)state;
+    quern *q = open_in_memory();
+    quern_softmax_topk_spec spec = runtime_spec(1000, 8);
+    quern_op *op = prepare(q, 1000, 0), *other = NULL;
+    spec.base.family = "no_such_family";
+
+    assert_int_equal(quern_prepare(q, &spec.base, 0, &other), QUERN_UNKNOWN_FAMILY);
+    spec.base.family = NULL;
+    assert_int_equal(quern_prepare(q, &spec.base, 0, &other), QUERN_MISSING_ARGUMENT);
+    fake_driver_enter(fake_driver_context(1));
+    assert_int_equal(try_prepare(q, 0), QUERN_WRONG_CONTEXT);
+    fake_driver_enter(NULL);
+    assert_int_equal(try_prepare(q, QUERN_DEVICE_CURRENT), QUERN_NO_CONTEXT);
+
+    assert_null(other);
+    quern_op_release(op);
+    quern_close(q);
+}
+
+// Trailing bytes of a newer header, all zero: other bytes, the same spec. However many forms there are, memory is bounded.
+static void the_same_spec_in_other_bytes_is_the_same_op(void **state)
+{
+    (void)state;
+    quern *q = open_in_memory();
+    quern_op *op = prepare(q, 1000, 0);
+    quern_any_spec longer;
+
+    for (int turn = 0; turn < 2; turn++)
+        for (size_t size = sizeof(quern_softmax_topk_spec); size <= sizeof longer; size++) {
+            quern_softmax_topk_spec spec = runtime_spec(1000, 8);
+            quern_op *again = NULL;
+            memset(&longer, 0, sizeof longer);
+            memcpy(&longer, &spec, sizeof spec);
+            longer.base.size = size;
+            assert_int_equal(quern_prepare(q, &longer.base, 0, &again), QUERN_OK);
+            assert_ptr_equal(again, op);
+            quern_op_release(again);
+        }
+
+    quern_op_release(op);
+    quern_close(q);
+}
+
 // Under the strictest seccomp mode, where anything but read, write and exit kills: a hit is not allowed to do more.
 static void a_hit_makes_no_system_call(void **state)
 {
@@ -627,6 +672,8 @@ int main(void)
         TEST(a_spec_that_differs_in_one_field_is_another_op),
         TEST(the_callers_spec_may_go_away),
         TEST(an_older_shorter_spec_is_the_same_as_the_full_one),
+        TEST(bytes_that_hit_before_are_no_hit_for_another_family_or_device),
+        TEST(the_same_spec_in_other_bytes_is_the_same_op),
         TEST(a_hit_makes_no_system_call),
         TEST(threads_get_the_same_ops_and_each_kernel_is_compiled_once),
         TEST(loading_exchanges_the_capture_mode_and_puts_it_back),

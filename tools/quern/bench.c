@@ -36,8 +36,9 @@ int command_bench(int argc, char **argv)
 quern_status bench_open(const command_settings *settings, int ordinal, int repeats, bench *out)
 {
     bench b = {.repeats = repeats};
-    QN_TRY(device_open(ordinal, &b.device));
-    quern_status status = command_open(settings, &b.q);
+    quern_status status = device_open(ordinal, &b.device);
+    if (status != QUERN_OK) return qn_fail_in(status, "this bench needs a GPU");
+    status = command_open(settings, &b.q);
     if (status == QUERN_OK)
         status = device_check(&b.device, "cuStreamCreate",
                               b.device.driver->cuStreamCreate(&b.stream, CU_STREAM_NON_BLOCKING));

@@ -278,6 +278,10 @@ static void look_at_templates(doctor *d)
 static bool find_program(const char *name, char *out, size_t bytes)
 {
     const char *path = qn_environment("PATH", false);
+    if (strchr(name, '/')) {
+        snprintf(out, bytes, "%s", name);
+        return access(name, X_OK) == 0;
+    }
     while (path && *path) {
         size_t length = strcspn(path, ":");
         snprintf(out, bytes, "%.*s/%s", (int)length, path, name);
@@ -289,16 +293,16 @@ static bool find_program(const char *name, char *out, size_t bytes)
 
 static void look_at_compiler(doctor *d)
 {
-    static const char *const names[] = {"g++", "clang++", "c++"};
+    const char *const names[] = {qn_environment("CXX", false), "g++", "clang++"}; // the model's order
     char program[4096], command[4200], line[200] = "";
     size_t i = 0;
-    while (i < QN_COUNT(names) && !find_program(names[i], program, sizeof program)) i++;
+    while (i < QN_COUNT(names) && !(names[i] && find_program(names[i], program, sizeof program))) i++;
     if (i == QN_COUNT(names)) {
         say(d, "C++ compiler", "none", "only 'quern run --device model' needs it: install g++ or clang++",
             "neither g++ nor clang++");
         return;
     }
-    snprintf(command, sizeof command, "%s --version", names[i]);
+    snprintf(command, sizeof command, "'%s' --version", program);
     FILE *answer = popen(command, "r");
     if (answer && fgets(line, sizeof line, answer)) line[strcspn(line, "\n")] = 0;
     if (answer) pclose(answer);
@@ -307,9 +311,9 @@ static void look_at_compiler(doctor *d)
 
 static void look_at_environment(doctor *d)
 {
-    static const char *const names[] = {"QUERN_CACHE_DIR", "QUERN_SEALED", "QUERN_NVRTC",
-                                        "QUERN_TEMPLATES", "QUERN_MODE",   "XDG_CACHE_HOME",
-                                        "CUDA_PATH",       "CUDA_HOME",    "CUDA_VISIBLE_DEVICES"};
+    static const char *const names[] = {
+        "QUERN_CACHE_DIR", "QUERN_SEALED", "QUERN_NVRTC", "QUERN_TEMPLATES",     "QUERN_MODE", "QUERN_MODEL", "CXX",
+        "XDG_CACHE_HOME",  "CUDA_PATH",    "CUDA_HOME",   "CUDA_VISIBLE_DEVICES"};
     for (size_t i = 0; i < QN_COUNT(names); i++) {
         const char *value = qn_environment(names[i], false);
         if (value) say(d, "environment", "ok", NULL, "%s=%s", names[i], value);

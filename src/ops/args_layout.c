@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layouts of argument structures. Called by args.c on the launch path: after a family's first launch a look-up, without
+// lock or allocation. What is kept follows from constant descriptions and is never changed.
+#include "ops/args_layout.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum { KEPT = 16 };
+
+static pthread_mutex_t fill_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    _Atomic(const qn_family *) family; // set last: then the layout is complete
+    qn_args_layout layout;
+} kept[KEPT];
+
+static void resolve_axis(const qn_family *family, const char *axis, qn_tensor_layout *layout, size_t at)
+{
+    for (size_t i = 0; i < family->size_count; i++) {
+        if (strcmp(family->sizes[i].name, axis)) continue;
+        layout->axis[at].args_offset = family->size_args_offset[i];
+        return;
+    }
+    layout->axis[at].field = qn_field_find(family->fields, family->field_count, axis);
+}
+
+static void resolve(const qn_family *family, qn_args_layout *layout)
+{
+    memset(layout, 0, sizeof *layout);
+    for (size_t i = 0; i < family->tensor_count; i++) {
+        const qn_tensor *tensor = &family->tensors[i];
+        qn_tensor_layout *to = &layout->tensor[i];
+        to->tensor = tensor;
+        if (tensor->flag) to->flag = qn_field_find(family->fields, family->field_count, tensor->flag);
+        if (tensor->dtype == QUERN_DTYPE_NONE && tensor->dtype_field) {
+            to->dtype = qn_field_find(family->fields, family->field_count, tensor->dtype_field);
+        }
+        for (; tensor->axes[to->rank]; to->rank++) resolve_axis(family, tensor->axes[to->rank], to, to->rank);
+    }
+}
+
+static const qn_args_layout *find(const qn_family *family)
+{
+    for (size_t i = 0; i < KEPT; i++) {
+        const qn_family *of = atomic_load_explicit(&kept[i].family, memory_order_acquire);
+        if (of == family) return &kept[i].layout;
+        if (!of) break;
+    }
+    return NULL;
+}
+
+// Finds or makes; NULL when all places are taken.
+static const qn_args_layout *keep(const qn_family *family)
+{
+    const qn_args_layout *made;
+
+    pthread_mutex_lock(&fill_lock);
+    made = find(family);
+    for (size_t i = 0; i < KEPT && !made; i++) {
+        if (atomic_load_explicit(&kept[i].family, memory_order_relaxed)) continue;
+        resolve(family, &kept[i].layout);
+        atomic_store_explicit(&kept[i].family, family, memory_order_release);
+        made = &kept[i].layout;
+    }
+    pthread_mutex_unlock(&fill_lock);
+    return made;
+}
+
+const qn_args_layout *qn_args_layout_of(const qn_family *family, qn_args_layout *scratch)
+{
+    const qn_args_layout *layout = find(family);
+
+    if (!layout) layout = keep(family);
+    if (layout) return layout;
+    resolve(family, scratch);
+    return scratch;
+}
