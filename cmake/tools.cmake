@@ -1,7 +1,9 @@
 # The command. Its pieces are one file a subject in tools/quern.
 find_path(QUERN_CJSON_INCLUDE NAMES cjson/cJSON.h REQUIRED)
 if(QUERN_STATIC_DEPS)
-  find_library(QUERN_CJSON_LIBRARY NAMES libcjson.a REQUIRED)
+  # Debian ships cJSON as a shared library only: then libcjson.so.1 travels beside the command (its run path has $ORIGIN).
+  find_library(QUERN_CJSON_LIBRARY NAMES libcjson.a cjson REQUIRED)
+  set(CMAKE_BUILD_RPATH "$ORIGIN")
 else()
   find_library(QUERN_CJSON_LIBRARY NAMES cjson REQUIRED)
 endif()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Barriers of a CTA (16, counted by whole warps) and of a cluster.
-//   (1) A warp counts as 32 once all its lanes have come; a lane comes once a phase.
+//   (1) A warp counts as 32 once all its lanes have come that have not ended; a lane comes once a phase.
 //   (2) No thread of the CTA may have ended at a barrier that is for all of them.
 //   (3) A cluster's barrier counts ended threads as arrived; each thread alternates arrive and wait.
 #include "machine.h"
@@ -27,8 +27,9 @@ static void combine(Barrier &b, BarrierKind kind, int value, bool first)
 
 static void complete(Barrier &b, int id, Lane *last, bool waits, Place at)
 {
+    const Warp *first = &last->cta->cluster->warps[last->cta->rank * b.arrived.size()];
     for (size_t w = 0; w < b.arrived.size(); w++)
-        if (b.arrived[w] && b.arrived[w] != last->cta->cluster->warps[last->cta->rank * b.arrived.size() + w].live)
+        if (b.arrived[w] && (first[w].live & ~b.arrived[w]))
             fail(at, "barrier %d is full with parts of warps", id);
     Warp *joined = nullptr;
     for (Lane *l : b.waiting) {
@@ -69,7 +70,7 @@ int barrier(int id, int threads, BarrierKind kind, int value, Place at)
     combine(b, kind, value, first);
     a->at = at;
     counts.barriers++;
-    if (mine == a->warp->live) {
+    if (!(a->warp->live & ~mine)) {
         release_into(a->warp, b.clock);
         b.come += 32;
     }

@@ -45,11 +45,15 @@ static inline void mbarrier_expect_tx(unsigned long long *bar, unsigned bytes, Q
 
 static inline bool mbarrier_test_wait(unsigned long long *bar, unsigned long long state, QM_HERE)
 {
-    return qm::mbarrier_test_state(bar, state, false, QM_AT("mbarrier.test_wait"));
+    bool done = qm::mbarrier_test_state(bar, state, false, QM_AT("mbarrier.test_wait"));
+    if (!done) qm::spin(QM_AT("mbarrier.test_wait")); // a loop may have nothing else in it
+    return done;
 }
 static inline bool mbarrier_test_wait_parity(unsigned long long *bar, unsigned parity, QM_HERE)
 {
-    return qm::mbarrier_test_parity(bar, parity, false, QM_AT("mbarrier.test_wait.parity"));
+    bool done = qm::mbarrier_test_parity(bar, parity, false, QM_AT("mbarrier.test_wait.parity"));
+    if (!done) qm::spin(QM_AT("mbarrier.test_wait.parity"));
+    return done;
 }
 static inline bool mbarrier_try_wait_parity(unsigned long long *bar, unsigned parity, QM_HERE)
 {

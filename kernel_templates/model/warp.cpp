@@ -31,19 +31,12 @@ static bool same_place(Place a, Place b)
            (a.file == b.file || !strcmp(a.file, b.file));
 }
 
-// The operation that this lane joins; reports one that overlaps it without being the same.
-static WarpOp *find(Warp *warp, u32 mask, u32 bit, Carry carry, Place at)
+// The operation that this lane joins. One of another mask or place may be gathering at the same time: those lanes wait
+// until this one comes there, too. If it never does, that is a deadlock.
+static WarpOp *find(Warp *warp, u32 mask, Carry carry, Place at)
 {
-    for (WarpOp *op : warp->ops) {
-        const Gather &g = op->gather;
-        if (g.mask == mask && op->carry == carry && same_place(g.at, at)) return op;
-        if (g.mask & bit)
-            fail(at, "mask %08x, while lanes %08x wait for this lane in %s (mask %08x) at %s:%d", mask, op->arrived,
-                 g.at.what, g.mask, g.at.file, g.at.line);
-        if (g.mask & mask)
-            fail(at, "mask %08x overlaps the mask %08x of %s at %s:%d, where lanes %08x wait", mask, g.mask, g.at.what,
-                 g.at.file, g.at.line, op->arrived);
-    }
+    for (WarpOp *op : warp->ops)
+        if (op->gather.mask == mask && op->carry == carry && same_place(op->gather.at, at)) return op;
     warp->ops.push_back(take(mask, 32, carry, at));
     return warp->ops.back();
 }
@@ -58,7 +51,7 @@ void warp_op(u32 mask, void *operand, Carry carry, Place at)
     if (!(mask & bit)) fail(at, "the lane is not in its own mask %08x", mask);
     if (mask & ~warp->live)
         fail(at, "mask %08x names lanes %08x, which have ended or never were", mask, mask & ~warp->live);
-    WarpOp *op = find(warp, mask, bit, carry, at);
+    WarpOp *op = find(warp, mask, carry, at);
     op->gather.operand[a->me.lane] = operand ? operand : &no_operand;
     op->arrived |= bit;
     if (op->arrived != mask) {

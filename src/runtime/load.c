@@ -23,6 +23,10 @@ static quern_status no_device(const qn_driver *driver, int ordinal)
 static quern_status no_context(const qn_driver *driver, CUresult result)
 {
     CUcontext context = NULL;
+    if (result == CUDA_ERROR_NOT_INITIALIZED) {
+        qn_driver_fail(driver, QUERN_DRIVER_ERROR, "cuCtxGetDevice", result);
+        return qn_fail_in(QUERN_DRIVER_ERROR, "CUDA does not survive a fork: device work needs a process of its own");
+    }
     if (driver->cuCtxGetCurrent(&context) != CUDA_SUCCESS || context)
         return qn_driver_fail(driver, QUERN_DRIVER_ERROR, "cuCtxGetDevice", result);
     return qn_fail(QUERN_NO_CONTEXT,

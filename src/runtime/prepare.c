@@ -194,6 +194,9 @@ static quern_status build_for(quern *q, const qn_family *family, const quern_any
 
 // ---- the table
 
+_Static_assert(QN_TABLE_WORDS >= 2 + QN_DESCRIPTOR_WORDS, "a descriptor holds any spec");
+_Static_assert(QN_TABLE_WORDS >= 2 + sizeof(quern_any_spec) / 8, "and the bytes of any spec");
+
 static void describe_request(const qn_family *family, const quern_spec *spec, CUdevice handle, qn_descriptor *d)
 {
     d->word[0] = (uint64_t)(uintptr_t)family;

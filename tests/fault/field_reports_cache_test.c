@@ -285,7 +285,8 @@ static void fr19_an_image_the_loader_refuses_is_dropped_and_made_once(void **sta
     for (size_t i = 0; i < QN_COUNT(by_function); i++) {
         store_wrong_image();
         fake_driver.call.cuLibraryLoadData.fail = by_function[i];
-        fake_driver.call.cuLibraryLoadData.times = by_function[i] != CUDA_SUCCESS; // else the fake answers 209 by itself
+        fake_driver.call.cuLibraryLoadData.times =
+            by_function[i] != CUDA_SUCCESS; // else the fake answers 209 by itself
         quern *q = open_on_store();
 
         assert_int_equal(load_mine(q), QUERN_OK);
@@ -536,7 +537,8 @@ static void fr21_an_nvrtc_too_old_for_the_device_is_explained(void **state)
 
     assert_int_equal(quern_prepare(q, &spec.base, QUERN_DEVICE_CURRENT, &op), QUERN_NVRTC_LACKS_ARCH);
 
-    static const char *const parts[] = {"device 0", "10.0", "75, 80, 86, 87, 89, 90", "12.0", "/fake/lib/libnvrtc.so.13"};
+    static const char *const parts[] = {"device 0", "10.0", "75, 80, 86, 87, 89, 90", "12.0",
+                                        "/fake/lib/libnvrtc.so.13"};
     for (size_t i = 0; i < QN_COUNT(parts); i++) assert_non_null(strstr(quern_message(), parts[i]));
     size_t count = qn_arch_targets(100, targets);
     assert_true(count > 0);

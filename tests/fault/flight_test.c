@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/private.h"
 #include "support/cache_fixture.h"
 #include "support/fake_nvrtc.h"
 #include "support/runtime_fixture.h"
@@ -76,7 +77,7 @@ static void add_up(const quern *q, const runtime_log *log)
 }
 
 typedef struct job {
-    int first, count;  // kernels
+    int first, count; // kernels
     int compile_ms, flight_ms;
     _Atomic int *begun;
 } job;
@@ -234,6 +235,29 @@ static void without_a_flight_limit_nobody_waits(void **state)
     end_of(holder);
 }
 
+// A store that takes nothing: waiting for it would only make the processes take turns.
+static void after_a_failed_put_nobody_takes_a_lock_until_one_works(void **state)
+{
+    (void)state;
+    qn_hash hash = qn_hash_bytes("key", 3);
+    qn_lock lock;
+    quern_options options = runtime_options(database, NULL);
+    quern *q = runtime_open(&options);
+    qn_process *process = qn_process_of(q);
+    qn_process_open_stores(q, process);
+
+    atomic_store(&process->put_fails, true);
+    assert_int_equal(qn_lock_take(q, process, &hash, "key", &lock), QUERN_OK);
+    assert_int_equal(lock.fd, -1);
+
+    const qn_image *image;
+    assert_int_equal(runtime_obtain(q, 1, "sm_90a", &image), QUERN_OK); // is put, and that works
+    assert_int_equal(qn_lock_take(q, process, &hash, "key", &lock), QUERN_OK);
+    assert_true(lock.fd >= 0);
+    qn_lock_drop(q, &lock);
+    quern_close(q);
+}
+
 static int cancel_once_waiting(void *user)
 {
     return atomic_fetch_add((_Atomic int *)user, 1) > 3;
@@ -306,6 +330,7 @@ int main(void)
         TEST(the_death_of_the_compiling_process_frees_the_others),
         TEST(a_stopped_process_is_waited_for_up_to_the_limit),
         TEST(without_a_flight_limit_nobody_waits),
+        TEST(after_a_failed_put_nobody_takes_a_lock_until_one_works),
         TEST(a_wait_for_another_process_can_be_cancelled),
         TEST(the_lock_file_is_private_and_empty_whatever_the_umask),
         TEST(a_lock_file_that_cannot_be_opened_stops_nothing),

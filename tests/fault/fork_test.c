@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -77,12 +78,12 @@ static int end_of(pid_t child)
 }
 
 // A child that ends in time, or by SIGALRM.
-#define IN_CHILD(child, ...)    \
-    pid_t child = fork();       \
-    assert_true(child >= 0);    \
-    if (child == 0) {           \
-        alarm(PATIENCE_S);      \
-        _exit((__VA_ARGS__)); \
+#define IN_CHILD(child, ...)                                                                                           \
+    pid_t child = fork();                                                                                              \
+    assert_true(child >= 0);                                                                                           \
+    if (child == 0) {                                                                                                  \
+        alarm(PATIENCE_S);                                                                                             \
+        _exit((__VA_ARGS__));                                                                                          \
     }
 
 static void a_child_is_served_from_the_memory_it_inherited(void **state)
@@ -218,11 +219,12 @@ static int reuse_descriptors(quern *q)
     for (fd = 3; fd < 64; fd++) close(fd);
     snprintf(name, sizeof name, "%s/mine", folder);
     cache_write_file(name, "x", 1);
-    FILE *file;
-    while (count < 40 && (file = fopen(name, "r"))) files[count++] = fileno(file);
+    struct stat mine, info;
+    if (stat(name, &mine)) return 3;
+    while (count < 40 && (files[count] = open(name, O_RDONLY)) >= 0) count++;
     if (obtain(q, 2) != QUERN_OK) return 1;
     for (int i = 0; i < count; i++)
-        if (fcntl(files[i], F_GETFD) < 0) return 2;
+        if (fstat(files[i], &info) || info.st_ino != mine.st_ino) return 2;
     return 0;
 }
 
@@ -240,6 +242,32 @@ static void a_descriptor_that_the_child_uses_for_itself_is_not_closed(void **sta
     assert_int_equal(end_of(child), 0);
     pthread_join(thread, NULL);
     quern_close(q);
+}
+
+// The child never comes to the slow path, so only the parent can let go.
+static void an_idle_child_does_not_keep_a_lock_that_its_parent_dropped(void **state)
+{
+    (void)state;
+    quern *q = open_on_database(), *other = open_on_database();
+    qn_hash hash = qn_hash_bytes("key", 3);
+    qn_lock lock, again;
+    qn_process *process = qn_process_of(q);
+    qn_process_open_stores(q, process);
+    qn_process_open_stores(other, qn_process_of(other));
+    assert_int_equal(qn_lock_take(q, process, &hash, "key", &lock), QUERN_OK);
+    assert_true(lock.fd >= 0);
+    IN_CHILD(child, pause())
+
+    qn_lock_drop(q, &lock);
+
+    assert_int_equal(qn_lock_take(other, qn_process_of(other), &hash, "key", &again), QUERN_OK);
+    assert_true(again.fd >= 0);
+    assert_false(again.waited);
+    qn_lock_drop(other, &again);
+    kill(child, SIGKILL);
+    end_of(child);
+    quern_close(q);
+    quern_close(other);
 }
 
 static void a_child_makes_no_driver_call_when_it_closes(void **state)
@@ -295,6 +323,7 @@ int main(void)
         TEST(a_child_born_during_a_compile_gets_the_parents_result),
         TEST(a_living_child_does_not_keep_its_dead_parents_lock),
         TEST(a_descriptor_that_the_child_uses_for_itself_is_not_closed),
+        TEST(an_idle_child_does_not_keep_a_lock_that_its_parent_dropped),
         TEST(a_child_makes_no_driver_call_when_it_closes),
         TEST(a_grandchild_opens_its_own_too),
     };

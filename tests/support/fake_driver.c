@@ -25,6 +25,7 @@ typedef struct kernel kernel;
 typedef struct library {
     qn_text image;
     int arch;
+    bool is_bad; // no cubin: known when a kernel is asked for
     kernel *kernels;
 } library;
 
@@ -281,6 +282,13 @@ static size_t image_bytes(const void *code, int *arch)
     return end > segments ? end : segments;
 }
 
+// Code runs on its own major, from its own minor on; whether it is 'a' code the image does not tell.
+static bool arch_runs_on(int arch, int device)
+{
+    int cc = device_cc[device];
+    return fake_driver.take_any_arch || (arch / 10 == cc / 10 && arch <= cc);
+}
+
 static CUresult load(CUlibrary *out, const void *code, CUjit_option *jit, void **jit_values, unsigned jit_count,
                      CUlibraryOption *options, void **values, unsigned count)
 {
@@ -290,10 +298,13 @@ static CUresult load(CUlibrary *out, const void *code, CUjit_option *jit, void *
     (void)jit, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
     if (is_capture_unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     size_t bytes = image_bytes(code, &arch);
-    if (!bytes || !qn_cubin_is_plausible(code, bytes)) return CUDA_ERROR_INVALID_IMAGE;
+    bool is_bad = !bytes || !qn_cubin_is_plausible(code, bytes);
+    if (fake_driver.eager && is_bad) return CUDA_ERROR_INVALID_IMAGE;
+    if (fake_driver.eager && current && !arch_runs_on(arch, current->device)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
     library *made = calloc(1, sizeof *made);
     if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
-    qn_text_put(&made->image, code, bytes);
+    if (!is_bad) qn_text_put(&made->image, code, bytes);
+    made->is_bad = is_bad;
     made->arch = arch;
     fake_driver.live_libraries++;
     *out = (CUlibrary)made;
@@ -329,6 +340,8 @@ static CUresult get_kernel(CUkernel *out, CUlibrary handle, const char *name)
     library *l = (library *)handle;
 
     ENTER(cuLibraryGetKernel);
+    if (l->is_bad) return CUDA_ERROR_INVALID_IMAGE;
+    if (current && !arch_runs_on(l->arch, current->device)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
     if (!has_entry(l, name)) return CUDA_ERROR_NOT_FOUND;
     kernel *made = calloc(1, sizeof *made);
     if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -342,19 +355,12 @@ static CUresult get_kernel(CUkernel *out, CUlibrary handle, const char *name)
     return CUDA_SUCCESS;
 }
 
-// Code runs on its own major, from its own minor on; whether it is 'a' code the image does not tell.
-static bool runs_here(const kernel *k, int device)
-{
-    int cc = device_cc[device];
-    return fake_driver.take_any_arch || (k->owner->arch / 10 == cc / 10 && k->owner->arch <= cc);
-}
-
 static CUresult get_function(CUfunction *out, CUkernel handle)
 {
     ENTER(cuKernelGetFunction);
     if (!current) return CUDA_ERROR_INVALID_CONTEXT;
     if (is_capture_unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    if (!runs_here((kernel *)handle, current->device)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    if (!arch_runs_on(((kernel *)handle)->owner->arch, current->device)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
     *out = (CUfunction)handle;
     return CUDA_SUCCESS;
 }
@@ -429,7 +435,7 @@ static CUresult check_launch(const kernel *k, const CUlaunchConfig *config, unsi
     if (!current) return CUDA_ERROR_INVALID_CONTEXT;
     int device = current->device;
     int most = k->max_shared[device] ? k->max_shared[device] : 49152;
-    if (!runs_here(k, device)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    if (!arch_runs_on(k->owner->arch, device)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
     if (!config->gridDimX || !config->gridDimY || !config->gridDimZ || !threads || threads > 1024)
         return CUDA_ERROR_INVALID_VALUE;
     if (config->gridDimX > 0x7fffffffu || config->gridDimY > 65535 || config->gridDimZ > 65535)

@@ -3,8 +3,10 @@
 // it is given, counts every call, and can be told to fail. It is strict where the real one is:
 //   - a launch needs a current context of the kernel's device, a shared-memory opt-in above 48 KiB, and leave for
 //     clusters above 8
-//   - loading while some stream captures fails, unless this thread's capture mode is relaxed
-//   - an image for another architecture is refused with 209 when its function is asked for
+//   - loading while some stream captures fails, unless this thread's capture mode is relaxed (a driver that loads
+//     lazily lets it pass; one that loads eagerly does not)
+//   - as with lazy loading, an image that is bad, or for another architecture, is refused (200, 209) when its kernel is
+//     asked for; with .eager when it is loaded
 //   - a handle that was given back is freed, so that ASan sees a use of it
 #ifndef TEST_FAKE_DRIVER_H
 #define TEST_FAKE_DRIVER_H
@@ -45,6 +47,7 @@ typedef struct fake_driver_state {
     } call;             // fake_driver.call.cuLibraryLoadData.count; .fail = CUDA_ERROR_INVALID_IMAGE, .times = 1
     size_t param_bytes; // how many bytes of the parameter a launch copies
     bool take_any_arch; // no 209 for images of another architecture
+    bool eager;         // CUDA_MODULE_LOADING=EAGER: images are looked at when they are loaded
     _Atomic int capture_status; // what cuStreamIsCapturing says for streams that this driver did not make
     _Atomic long live_libraries, live_allocations;
     void (*on_launch)(const fake_launch *); // may do the kernel's work; may be NULL

@@ -116,10 +116,12 @@ static void *copy(const void *bytes, size_t count)
 
 static bool is_same(const quern_record *a, const quern_record *b)
 {
-    return !memcmp(a->hash, b->hash, sizeof a->hash) && a->key_bytes == b->key_bytes && !memcmp(a->key, b->key, a->key_bytes);
+    return !memcmp(a->hash, b->hash, sizeof a->hash) && a->key_bytes == b->key_bytes &&
+           !memcmp(a->key, b->key, a->key_bytes);
 }
 
-static quern_status on_get(void *self, const quern_record *wanted, const char *toolchain, quern_record_fn found, void *user)
+static quern_status on_get(void *self, const quern_record *wanted, const char *toolchain, quern_record_fn found,
+                           void *user)
 {
     runtime_store *store = self;
     quern_status status = QUERN_NOT_FOUND;

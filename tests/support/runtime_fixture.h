@@ -17,7 +17,10 @@ typedef struct runtime_log {
     int count[4]; // by level
     qn_text lines;
 } runtime_log;
-#define RUNTIME_LOG_INIT { PTHREAD_MUTEX_INITIALIZER, { 0 }, QN_TEXT_INIT }
+#define RUNTIME_LOG_INIT                                                                                               \
+    {                                                                                                                  \
+        PTHREAD_MUTEX_INITIALIZER, {0}, QN_TEXT_INIT                                                                   \
+    }
 void runtime_log_write(void *user, quern_log_level level, const char *line);
 bool runtime_log_has(runtime_log *log, const char *part); // some line has it
 void runtime_log_fini(runtime_log *log);
@@ -44,10 +47,13 @@ typedef struct runtime_store {
     size_t rows;
     _Atomic int gets, puts, removes;
     _Atomic int get_status, put_status, remove_status; // not 0: what the callback answers, and does nothing
-    bool ignores_keys;   // any row answers any get
-    bool lies_on_remove; // says it removed and did not
+    bool ignores_keys;                                 // any row answers any get
+    bool lies_on_remove;                               // says it removed and did not
 } runtime_store;
-#define RUNTIME_STORE_INIT { PTHREAD_MUTEX_INITIALIZER, { { 0 } }, 0, 0, 0, 0, 0, 0, 0, false, false }
+#define RUNTIME_STORE_INIT                                                                                             \
+    {                                                                                                                  \
+        PTHREAD_MUTEX_INITIALIZER, {{0}}, 0, 0, 0, 0, 0, 0, 0, false, false                                            \
+    }
 quern_store runtime_store_callbacks(runtime_store *store);
 void runtime_store_fini(runtime_store *store);
 // Puts another image in the place of a row's, with its size and sum made right; NULL: flips a byte and leaves the sum.

@@ -147,9 +147,6 @@ static void the_fake_is_strict(void **state)
 
     (void)state;
     fake_cubin("k", 90, "source", &image);
-    assert_int_equal(driver->cuLibraryLoadData(&library, "no cubin, and long enough to be read as a header: ……………",
-                                               NULL, NULL, 0, NULL, NULL, 0),
-                     CUDA_ERROR_INVALID_IMAGE);
     assert_int_equal(driver->cuLibraryLoadData(&library, image.bytes, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
     assert_int_equal(driver->cuLibraryGetKernel(&kernel, library, "k"), CUDA_SUCCESS);
     assert_int_equal(driver->cuKernelGetFunction(&function, kernel), CUDA_ERROR_INVALID_CONTEXT);
@@ -167,6 +164,37 @@ static void the_fake_is_strict(void **state)
     config.gridDimX = 0;
     assert_int_equal(driver->cuLaunchKernelEx(&config, function, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
     driver->cuLibraryUnload(library);
+    qn_text_fini(&image);
+    fake_driver_remove();
+    fake_nvrtc_remove();
+}
+
+static CUresult load(const qn_driver *driver, const void *bytes, CUlibrary *library)
+{
+    return driver->cuLibraryLoadData(library, bytes, NULL, NULL, 0, NULL, NULL, 0);
+}
+
+static void the_fake_refuses_images_lazily_or_eagerly(void **state)
+{
+    static const char junk[128] = "no cubin";
+    const qn_driver *driver = two_devices();
+    qn_text image = QN_TEXT_INIT;
+    CUlibrary bad, other;
+    CUkernel kernel;
+
+    (void)state;
+    fake_cubin("k", 120, "source", &image);
+    fake_driver_enter(fake_driver_context(0)); // 9.0
+    assert_int_equal(load(driver, junk, &bad), CUDA_SUCCESS);
+    assert_int_equal(load(driver, image.bytes, &other), CUDA_SUCCESS);
+    assert_int_equal(driver->cuLibraryGetKernel(&kernel, bad, "k"), CUDA_ERROR_INVALID_IMAGE);
+    assert_int_equal(driver->cuLibraryGetKernel(&kernel, other, "k"), CUDA_ERROR_NO_BINARY_FOR_GPU);
+    driver->cuLibraryUnload(bad);
+    driver->cuLibraryUnload(other);
+    fake_driver.eager = true;
+    assert_int_equal(load(driver, junk, &bad), CUDA_ERROR_INVALID_IMAGE);
+    assert_int_equal(load(driver, image.bytes, &other), CUDA_ERROR_NO_BINARY_FOR_GPU);
+    assert_int_equal(fake_driver.live_libraries, 0);
     qn_text_fini(&image);
     fake_driver_remove();
     fake_nvrtc_remove();
@@ -232,6 +260,7 @@ int main(void)
         cmocka_unit_test(a_failed_call_is_named_with_its_error_and_a_hint),
         cmocka_unit_test(the_fake_loads_and_launches_what_it_is_given),
         cmocka_unit_test(the_fake_is_strict),
+        cmocka_unit_test(the_fake_refuses_images_lazily_or_eagerly),
         cmocka_unit_test(the_fake_refuses_to_load_while_a_stream_captures),
         cmocka_unit_test(the_fake_fails_as_often_as_it_is_told),
     };

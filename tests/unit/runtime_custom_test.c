@@ -15,7 +15,8 @@
 #include "support/fake_nvrtc.h"
 #include "support/runtime_fixture.h"
 
-static const char source[] = "struct P { float *x; int n; };\nextern \"C\" __global__ void scale(P p) { p.x[0] = 1; }\n";
+static const char source[] =
+    "struct P { float *x; int n; };\nextern \"C\" __global__ void scale(P p) { p.x[0] = 1; }\n";
 static char folder[64];
 static char database[128];
 

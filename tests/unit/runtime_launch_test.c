@@ -99,8 +99,8 @@ static void every_form_of_the_call_launches_the_same(void **state)
     (void)state;
     quern_softmax_topk_args args = good_args();
     const quern_argument named[] = {
-        {"rows", NULL, ROWS},        {"logits", logits, 0},       {"values", values, 0},
-        {"indices", indices, 0},     {"workspace", workspace, 0}, {"workspace_bytes", NULL, sizeof workspace},
+        {"rows", NULL, ROWS},    {"logits", logits, 0},       {"values", values, 0},
+        {"indices", indices, 0}, {"workspace", workspace, 0}, {"workspace_bytes", NULL, sizeof workspace},
     };
     fake_launch typed, generic;
     assert_int_equal(quern_softmax_topk(op, &args, NULL), QUERN_OK);

@@ -74,8 +74,10 @@ static quern_status try_prepare(quern *q, int device)
     quern_softmax_topk_spec spec = runtime_spec(1000, 8);
     quern_op *op = (quern_op *)&spec;
     quern_status status = quern_prepare(q, &spec.base, device, &op);
-    if (status != QUERN_OK) assert_ptr_equal(op, &spec); // untouched
-    else quern_op_release(op);
+    if (status != QUERN_OK)
+        assert_ptr_equal(op, &spec); // untouched
+    else
+        quern_op_release(op);
     return status;
 }
 

@@ -81,8 +81,8 @@ static void check_spec(const char *text)
         bool compiled = qn_rules_pass(&rules, &args.base);
         bool own = family->check_args(&spec.base, &args.base, &is_empty) == QUERN_OK && !is_empty;
         if (compiled != own)
-            fail_msg("%s: seed %llu, draw %d: compiled %d, own %d (%s)", text, (unsigned long long)seed, i, compiled, own,
-                     quern_message());
+            fail_msg("%s: seed %llu, draw %d: compiled %d, own %d (%s)", text, (unsigned long long)seed, i, compiled,
+                     own, quern_message());
         passed += own;
     }
     assert_true(passed > 0);
@@ -117,11 +117,27 @@ static void a_family_with_checks_of_its_own_gets_no_compiled_ones(void **state)
     }
 }
 
+// The launch path keeps arguments and sizes of any family in buffers of a fixed length.
+static void every_familys_structures_fit_the_launch_paths_buffers(void **state)
+{
+    (void)state;
+    size_t count;
+    const qn_family *const *families = qn_families(&count);
+    for (size_t i = 0; i < count; i++) {
+        assert_true(families[i]->args_bytes <= sizeof(qn_any_args));
+        assert_true(families[i]->sizes_bytes <= sizeof(qn_any_sizes));
+        assert_true(families[i]->spec_bytes <= sizeof(quern_any_spec));
+        assert_true(families[i]->tensor_count <= QN_MAX_RULES);
+        assert_true(families[i]->bucket_count <= QN_MAX_BUCKETS);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(compiled_checks_agree_with_the_familys),
         cmocka_unit_test(a_family_with_checks_of_its_own_gets_no_compiled_ones),
+        cmocka_unit_test(every_familys_structures_fit_the_launch_paths_buffers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

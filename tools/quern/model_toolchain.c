@@ -25,7 +25,7 @@ const char *const model_build_name[MODEL_BUILDS] = { "plain", "asan", "access", 
 
 // ---- flags
 
-static const char *const common_flags[] = { "-std=c++17", "-g1", "-fPIC", "-w", "-fno-strict-aliasing",
+static const char *const common_flags[] = { "-std=c++17", "-g1", "-gdwarf-4", "-fPIC", "-w", "-fno-strict-aliasing",
                                             "-ffp-contract=off", "-fno-omit-frame-pointer", NULL };
 #define UNDEFINED ",undefined,float-cast-overflow"
 static const char *const kernel_flags[MODEL_BUILDS][8] = {

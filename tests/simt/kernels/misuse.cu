@@ -50,7 +50,7 @@ static void barriers(const Params &p, unsigned t)
     switch (p.which) {
     case 10: if (t >= 32) __syncthreads(); break;                 // warp 0 ends
     case 11: if (t / 32 != 1) bar_sync(1, 128); else bar_sync(2, 128); break;
-    case 12: bar_sync(1, t < 64 ? 64 : 96); break;
+    case 12: bar_sync(1, t < 32 ? 64 : 128); break;
     case 13: bar_sync(1, 50); break;
     case 14: if (t < 64) __syncthreads(); else __syncthreads_or(1); break;
     case 15: bar_sync(16, 128); break;
