@@ -8,6 +8,7 @@
 //   sqlite_get.c      get, list            sqlite_put.c   put, remove, the cap
 //   sqlite_verify.c   info, verify         sqlite_prune.c prune
 //   sqlite_merge.c    import               sqlite_ship.c  export, seal        sqlite_repair.c repair
+//   sqlite_tune.c     the tuning table (tune.h)
 #ifndef QN_CACHE_SQLITE_PRIVATE_H
 #define QN_CACHE_SQLITE_PRIVATE_H
 
@@ -20,6 +21,7 @@
 #include "base/key.h"
 #include "cache/schema.h"
 #include "cache/store.h"
+#include "cache/tune.h"
 
 // A process's connection. A forked child finds another process's session and makes its own (promise 3).
 typedef struct qn_session {
@@ -129,6 +131,11 @@ int qn_put_row(qn_use *use, const quern_record *record, bool *added);
 int qn_make_room(sqlite3 *db, int64_t limit, int64_t *removed, int64_t *removed_bytes); // least recently used first
 quern_status qn_check_record(const quern_record *record);
 int64_t qn_now(void);
+
+// ---- sqlite_tune.c
+int qn_tune_read(sqlite3 *db, const char *spec, const char *status, qn_tune_list *list);
+quern_status qn_tune_put(qn_sqlite *self, const qn_tune_row *rows, size_t count, bool only_newer, bool *kept);
+quern_status qn_tune_copy(qn_sqlite *into, sqlite3 *from); // what a connection can read; newer results stay
 
 // ---- the callbacks of quern_store
 quern_status qn_sqlite_get(void *self, const quern_record *wanted, const char *toolchain, quern_record_fn found,

@@ -8,10 +8,10 @@
 //   (3) Nothing is changed before the copy is complete and on the disk.
 //   (4) A database that is not damaged, is another program's, or is of a newer format is left as it is.
 //
-//     FILE ──copy──► FILE.broken-1 ──copy with a new first page──► FILE.broken-1.salvage ──good rows──► FILE
+//     FILE ──copy──► FILE.broken-1 ──copy with a mended first page──► FILE.broken-1.salvage ──good rows──► FILE
 //
-// The first page of every version 1 database says the same (table kernel begins at page 3), but for counters: that of
-// the emptied database makes a copy readable whose header is destroyed or whose end is missing.
+// In the first page of every database of this format, table kernel begins at page 3: that of the emptied database makes
+// a copy readable whose own is destroyed. With another page count a copy is readable whose end is missing.
 #include "cache/sqlite_private.h"
 
 #include <errno.h>
@@ -23,7 +23,10 @@
 #include <unistd.h>
 
 enum { BLOCK_BYTES = 1 << 16, MAX_BROKEN = 1000, LOCK_RETRY_MS = 20 };
-enum { AT_PAGE_COUNT = 28 }; // in the file's header: 4 bytes, big endian
+enum {
+    BEFORE_CHANGES = 24, // bytes of the file's header that are the same in every database of this format
+    AT_PAGE_COUNT = 28   // in the header: 4 bytes, big endian
+};
 
 // ---- the lock
 
@@ -181,6 +184,16 @@ static quern_status save_rows(saving *to, sqlite3 *from, const char *order)
     return status;
 }
 
+// Measurements can be made again: what cannot be read of them is no failure.
+static void save_tuning(qn_sqlite *store, sqlite3 *from)
+{
+    qn_message_mark mark;
+
+    qn_message_save(&mark);
+    qn_tune_copy(store, from);
+    qn_message_restore(&mark);
+}
+
 static quern_status salvage(qn_sqlite *store, const char *file, int64_t *saved)
 {
     saving to = {.into = store};
@@ -189,6 +202,7 @@ static quern_status salvage(qn_sqlite *store, const char *file, int64_t *saved)
     QN_TRY(qn_connect(store, file, false, true, &db));
     quern_status status = save_rows(&to, db, "ASC");
     if (!status) status = save_rows(&to, db, "DESC");
+    if (!status) save_tuning(store, db);
     sqlite3_close(db);
     if (!status) *saved = to.saved;
     return status;
@@ -216,36 +230,52 @@ static quern_status diagnose(const qn_sqlite *store, sqlite3 *db, bool *damaged)
     return QUERN_OK;
 }
 
-// The emptied database's first page, with the page count of the copy.
-static quern_status make_first_page(const qn_sqlite *store, sqlite3 *empty, const char *copy, unsigned char *page)
+// Page count of a first page := that of the copy, which may have lost its end.
+static quern_status fit_first_page(const char *copy, unsigned char *page)
 {
     struct stat found;
 
     if (stat(copy, &found)) return qn_fail(QUERN_FILE_ERROR, "'%s': %s", copy, strerror(errno));
-    if (!qn_read_raw(empty, page, QN_SCHEMA_PAGE_BYTES, 0)) {
-        return qn_fail(QUERN_STORE_IO, "%s: its first page could not be read; what was in it is in '%s'", store->file,
-                       copy);
-    }
     uint32_t pages = (uint32_t)(found.st_size / QN_SCHEMA_PAGE_BYTES);
     for (int i = 0; i < 4; i++) page[AT_PAGE_COUNT + i] = (unsigned char)(pages >> (24 - 8 * i));
     return QUERN_OK;
 }
 
-static quern_status save_from_copy(qn_sqlite *store, const char *copy, const unsigned char *first_page, int64_t *saved)
+static quern_status salvage_with(qn_sqlite *store, sqlite3 *copy, const char *name, const unsigned char *page,
+                                 int64_t *saved)
 {
+    quern_status status = copy_to(store, copy, name, page);
+
+    if (status) return status;
+    status = salvage(store, name, saved);
+    unlink(name);
+    return status;
+}
+
+// Twice: with the copy's own first page, if it looks like one (it knows every table), then with an empty database's (it
+// is whole). What the first saved is there already when the second comes.
+static quern_status save_from_copy(qn_sqlite *store, const char *copy, unsigned char *empty_page, int64_t *saved)
+{
+    unsigned char *own_page = malloc(QN_SCHEMA_PAGE_BYTES);
     qn_text name = QN_TEXT_INIT;
+    int64_t first = 0, second = 0;
     sqlite3 *db = NULL;
 
     qn_text_putf(&name, "%s.salvage", copy);
-    QN_TRY(qn_text_check(&name));
-    quern_status status = qn_connect(store, copy, false, true, &db);
-    if (!status) status = copy_to(store, db, name.bytes, first_page);
-    sqlite3_close(db);
-    if (!status) {
-        status = salvage(store, name.bytes, saved);
-        unlink(name.bytes);
+    quern_status status = qn_text_check(&name);
+    if (!status && !own_page) status = qn_fail(QUERN_OUT_OF_MEMORY, "no memory for a page");
+    if (!status) status = qn_connect(store, copy, false, true, &db);
+    if (!status && qn_read_raw(db, own_page, QN_SCHEMA_PAGE_BYTES, 0) &&
+        !memcmp(own_page, empty_page, BEFORE_CHANGES)) {
+        status = fit_first_page(copy, own_page);
+        if (!status) status = salvage_with(store, db, name.bytes, own_page, &first);
     }
+    if (!status) status = fit_first_page(copy, empty_page);
+    if (!status) status = salvage_with(store, db, name.bytes, empty_page, &second);
+    sqlite3_close(db);
     qn_text_fini(&name);
+    free(own_page);
+    if (!status) *saved = first + second;
     return status;
 }
 
@@ -261,7 +291,10 @@ static quern_status repair_locked(qn_sqlite *store, int64_t *saved, qn_text *cop
     if (!status && damaged) {
         status = copy_aside(store, db, copy);
         if (!status) status = empty_in_place(store, db);
-        if (!status) status = make_first_page(store, db, copy->bytes, first_page);
+        if (!status && !qn_read_raw(db, first_page, QN_SCHEMA_PAGE_BYTES, 0)) {
+            status = qn_fail(QUERN_STORE_IO, "%s: its first page could not be read; what was in it is in '%s'",
+                             store->file, copy->bytes);
+        }
     }
     sqlite3_close(db);
     if (!status && damaged) status = save_from_copy(store, copy->bytes, first_page, saved);

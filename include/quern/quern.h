@@ -181,6 +181,18 @@ typedef enum quern_toolchain {
     QUERN_TOOLCHAIN_EXACT    /* only entries of the NVRTC in use */
 } quern_toolchain;
 
+/* Which tuning results choose configurations. The order, for each range of sizes: results of this device, of the same
+ * architecture and SM count, of the same architecture, the built-in table, the heuristic. Of two in one place the newer
+ * counts. Results of another version of Quern, or under another major version of the driver, are kept and not used (the
+ * built-in table knows no driver). Results never change what a kernel computes, only which one runs. */
+typedef enum quern_tuning {
+    QUERN_TUNING_DEFAULT = 0, /* $QUERN_TUNE, else normal */
+    QUERN_TUNING_NORMAL,      /* all tables: sealed databases, the user's, the built-in one */
+    QUERN_TUNING_FROZEN,      /* not the user's database, which may change while others prepare: processes that name the
+                                 same sealed_files make the same choices on the same kind of device */
+    QUERN_TUNING_OFF          /* the heuristic only */
+} quern_tuning;
+
 typedef enum quern_log_level {
     QUERN_LOG_ERROR = 0,
     QUERN_LOG_WARNING,
@@ -222,6 +234,7 @@ typedef struct quern_options {
     quern_cancel_fn cancel; /* may be NULL */
     void *cancel_user;
     const quern_store *store; /* used in place of the SQLite database (copied; section 12). Default NULL */
+    quern_tuning tuning;      /* $QUERN_TUNE: normal, frozen, off */
 } quern_options;
 
 /* clang-format off */
@@ -395,6 +408,10 @@ typedef struct quern_warm_report {
     }
 
 /* Compiles and stores every variant of a spec for an architecture ("sm_90a"; with its suffix). Needs no driver.
+ * No device is known here, so every configuration is warmed that prepare may choose on some device of the architecture:
+ * each result of the tables in use, and the library's own choice (built-in table, else heuristic). Where a tuned choice
+ * is missing and nothing may or can be compiled (strict, no NVRTC), prepare takes the library's own. So a warmed cache
+ * serves every device of its architecture, whatever tables are found there.
  * report may be NULL. Fails as quern_prepare does, without the driver's statuses; UNKNOWN_ARCH lists the known ones. */
 QUERN_API quern_status quern_warm(quern *q, const quern_spec *spec, const char *arch, quern_warm_report *report);
 
@@ -412,7 +429,8 @@ typedef struct quern_kernel_info {
     size_t size;
     const char *sizes;  /* the sizes this variant serves, "rows 1..4" */
     const char *config; /* "plan=cluster block=512 local_k=4 cluster=16" */
-    const char *chosen; /* "heuristic", "tuned (this device)", … */
+    const char *chosen; /* "tuned (this device)", "tuned (same architecture and SM count)", "tuned (same
+                              architecture)", "built-in table", "heuristic" */
     const char *arch;   /* "sm_90a" */
     const char *entry;  /* the kernel's symbol, as profilers show it */
     int threads;        /* a CTA */

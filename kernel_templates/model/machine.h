@@ -68,6 +68,7 @@ struct Warp {
     Lane *lane = nullptr; // its 32
     unsigned index = 0;   // of the cluster
     u32 ready = 0, live = 0;
+    u32 gave_way = 0; // lanes that have polled since the others could go on
     std::vector<WarpOp *> ops; // incomplete ones
     u32 synchronised = 1, released = 1;
     Clock clock;

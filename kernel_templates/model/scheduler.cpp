@@ -52,6 +52,8 @@ static Lane *pick(Warp *warp)
 {
     u32 ready = warp->ready;
     if (!ready) return nullptr;
+    if (!(ready & ~warp->gave_way)) warp->gave_way = 0; // all of them did: a new round
+    ready &= ~warp->gave_way;
     if (launch.shuffle) {
         u32 upper = ready & ~0u << chance(32);
         if (upper) ready = upper;
@@ -76,6 +78,8 @@ void wake(Lane *lane)
 
 void give_way()
 {
+    Lane *a = current();
+    a->warp->gave_way |= 1u << a->me.lane; // a lane that polls must not starve the lane it waits for
     go(current(), nullptr, false);
 }
 

@@ -61,7 +61,7 @@ struct Shared {
     u32 *bins;      // [kKeyBinWords or kBins]
     u32 *scratch;   // [kWarps]
     u32 *count;     // [kWarps]
-    u32 *word;      // [4]
+    u32 *word;      // [kListWords]
 };
 
 constexpr u32 kBinWords = kBins > kKeyBinWords ? kBins : kKeyBinWords;
@@ -85,14 +85,14 @@ QN_DEVICE Shared shared_pieces()
     QN_SHARED_ARRAY(float, sums, kWarps);
     QN_SHARED_ARRAY(u32, scratch, kWarps);
     QN_SHARED_ARRAY(u32, count, kWarps);
-    QN_SHARED_ARRAY(u32, word, 4);
+    QN_SHARED_ARRAY(u32, word, kListWords);
     QN_SHARED_ARRAY(u32, single, 4);
     return Shared{lists, reinterpret_cast<u64 *>(own), loose, vector, number, reinterpret_cast<u32 *>(maxima),
                   reinterpret_cast<u32 *>(own_maxima), record, edges, top, before, sums, single, single + 1, single + 2,
                   sorted, bins, scratch, count, word};
 }
 constexpr u32 kSharedBytes = CLUSTER * (kListStride * 8 + 16) + kListSlots * (16 + 8 + 8 + 4) +
-                             (kMaxima + kOwnMaxima) * 4 + kSorted * 8 + (kBinWords + 7 * kWarps + 8) * 4;
+                             (kMaxima + kOwnMaxima) * 4 + kSorted * 8 + (kBinWords + 7 * kWarps + kListWords + 4) * 4;
 static_assert(kSharedBytes <= SHARED_BYTES, "SHARED_BYTES is less than the pieces need");
 
 // ---- load
@@ -457,9 +457,9 @@ QN_DEVICE const u64 *winners_alone(const Shared &s, const Row &r, const Totals &
         return s.sorted;
     }
     const List list = {s.lists, s.count, s.sorted, s.bins, s.scratch, s.word};
-    const Binning binning = list_exact(list, RowElements{r, 0, r.count}, kK, t.candidates & kFull ? *s.threshold : 0u);
+    list_exact(list, RowElements{r, 0, r.count}, kK, t.candidates & kFull ? *s.threshold : 0u);
     list_scatter(list, kK);
-    return list_rank(list, binning, kK);
+    return list_rank(list, list_binning(list), kK);
 }
 
 QN_NOINLINE void finish_alone(const softmax_topk_params &p, i64 row)

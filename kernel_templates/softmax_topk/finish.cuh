@@ -18,6 +18,9 @@ static_assert(kSlots % kWarps == 0 && kSlots < 65536, "SLOTS: a multiple of the 
 static_assert(kSlots >= 256 && kSlots * 2 >= kK, "SLOTS: the list must hold the exact histogram, later the winners");
 static_assert(kSorted >= kK + 1 && kBins % THREADS == 0 && kBins <= 32768, "SORTED, BINS: out of range");
 
+// list.word: candidates; those down to the end of the bin that holds the last winner; the keys that the bins are over.
+enum { kListTotal, kListEnd, kListSpare, kListLow, kListTop, kListWords };
+
 // The part of shared memory that this file works on.
 struct List {
     uint4 *slot;   // [kSlots]
@@ -25,7 +28,7 @@ struct List {
     u64 *sorted;   // [kSorted], candidates bin by bin
     u32 *bins;     // [kBins], 0 before: counts, then first places
     u32 *scratch;  // [kWarps]
-    u32 *word;     // [4]
+    u32 *word;     // [kListWords]
 };
 
 // ---- bins
@@ -76,7 +79,6 @@ QN_DEVICE void list_place(const List &list, const Binning &binning)
 
 // ---- scan, scatter, rank
 
-enum { kListTotal, kListEnd };
 
 // Turns counts into first places. word[kListTotal] = candidates, word[kListEnd] = those down to the end of the bin that
 // holds the need-th. Ends in a barrier.
@@ -132,32 +134,30 @@ constexpr u32 kExactBins = exact_bins(kSlots * 4);
 constexpr u32 kExactRoom = kSlots < kSorted ? kSlots : kSorted;
 static_assert(kExactRoom >= kK, "SLOTS, SORTED: the exact selection needs room for the winners");
 
+// The binning of the candidates that are in the list.
+QN_DEVICE Binning list_binning(const List &list) { return binning_over(list.word[kListLow], list.word[kListTop]); }
+
 // Fills the list with at most kExactRoom candidates, the `need` first among them, places taken and bins scanned.
-template <class Source> QN_DEVICE Binning list_exact(const List &list, const Source &source, u32 need, u32 hint)
+template <class Source> QN_DEVICE void list_exact(const List &list, const Source &source, u32 need, u32 hint)
 {
     u32 *histogram = reinterpret_cast<u32 *>(list.slot); // [kExactBins]
     const Cut cut = exact_cut<kExactBins>(source, need, kExactRoom, hint, histogram, list.scratch, list.word);
     __syncthreads();
     for (u32 i = thread_index(); i < kBins; i += THREADS) list.bins[i] = 0;
-    if (thread_index() == 0) list.word[0] = 0, list.word[1] = 0;
+    if (thread_index() == 0) list.word[kListTotal] = 0, list.word[kListTop] = 0, list.word[kListLow] = cut.key;
     __syncthreads();
-    exact_collect(source, cut, list.slot, &list.word[0]);
+    exact_collect(source, cut, list.slot, &list.word[kListTotal]);
     __syncthreads();
-    const u32 count = list.word[0];
-    if (lane_index() == 0) {
-        const u32 before = warp_index() * kWarpSlots;
-        list.count[warp_index()] = count > before ? min(count - before, kWarpSlots) : 0;
-    }
+    const u32 count = list.word[kListTotal], before = warp_index() * kWarpSlots;
+    if (lane_index() == 0) list.count[warp_index()] = count > before ? min(count - before, kWarpSlots) : 0;
     u32 top = 0;
     for (u32 i = thread_index(); i < count; i += THREADS) top = max(top, list.slot[i].y);
     top = warp_max(top);
-    if (lane_index() == 0) atomicMax(&list.word[1], top);
+    if (lane_index() == 0) atomicMax(&list.word[kListTop], top);
     __syncthreads();
-    const Binning binning = binning_over(cut.key, list.word[1]);
-    list_place(list, binning);
+    list_place(list, list_binning(list));
     __syncthreads();
     list_scan(list, need);
-    return binning;
 }
 
 // ---- outputs

@@ -61,7 +61,7 @@ QN_DEVICE Result result_of(const Shared &s, const softmax_topk_params &p, i64 ro
 {
     Result result = {nullptr, min(kK, elements_of(share)), 0, 0, 0.f};
     if (result.count == 0) return result;
-    result.winner = select_share(s, share, result.count);
+    result.winner = winners_of_share(s, result.count);
     result.top = candidate_key(result.winner[0]);
     result.before = before_of_share(s);
     result.sum = sum_of_share(s, p, row, share, key_value(result.top));
@@ -145,9 +145,9 @@ QN_DEVICE Result merge(const Shared &s, const softmax_topk_params &p, i64 row)
 {
     u32 reached;
     Result t = totals_of(p, row, &reached);
-    const Binning binning = list_exact(s.list, RecordElements{p, row}, kK, reached);
+    list_exact(s.list, RecordElements{p, row}, kK, reached);
     list_scatter(s.list, kK);
-    t.winner = list_rank(s.list, binning, kK);
+    t.winner = list_rank(s.list, list_binning(s.list), kK);
     return t;
 }
 
@@ -172,6 +172,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
     const Shared s = shared_pieces();
     const Share share = share_of(p, row, number);
     shared_clear(s);
-    if (share.begin < share.end) sample_and_stream(s, p, row, share);
+    if (share.begin < share.end) do_share(s, p, row, share, min(kK, elements_of(share)));
     finish_share(p, row, number);
 }

@@ -25,7 +25,7 @@ QN_NOINLINE void finish_row(const softmax_topk_params &p, i64 row)
 {
     const Shared s = shared_pieces();
     const Share share = whole_row(p, row);
-    const u64 *winner = select_share(s, share, kK);
+    const u64 *winner = winners_of_share(s, kK);
     const float sum = sum_of_share(s, p, row, share, key_value(candidate_key(winner[0])));
     u32 before = before_of_share(s);
     if constexpr (TOKEN) before = token_rank(p, row, share.row, before, s.list.scratch);
@@ -37,6 +37,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
     const i64 row = blockIdx.x;
     const Shared s = shared_pieces();
     shared_clear(s);
-    sample_and_stream(s, p, row, whole_row(p, row));
+    do_share(s, p, row, whole_row(p, row), kK);
     finish_row(p, row);
 }

@@ -52,14 +52,14 @@ QN_DEVICE Shared shared_pieces()
     QN_SHARED_ARRAY(u32, top, kWarps);
     QN_SHARED_ARRAY(u32, before, kWarps);
     QN_SHARED_ARRAY(float, sums, kWarps);
-    QN_SHARED_ARRAY(u32, word, 4);
+    QN_SHARED_ARRAY(u32, word, kListWords);
     QN_SHARED_ARRAY(u32, found, kFoundWords);
     QN_SHARED(Threshold, threshold);
     QN_SHARED_ARRAY(Number, vector, kSlots);
     return Shared{{slot, count, sorted, bins, scratch, word}, vector, tail, edges, found, top, before, sums, &threshold};
 }
 constexpr u32 kSharedBytes =
-    kSlots * (16 + (u32)sizeof(Number)) + kSorted * 8 + (kBinWords + 8 * kWarps + 4 + kFoundWords) * 4 + (u32)sizeof(Threshold);
+    kSlots * (16 + (u32)sizeof(Number)) + kSorted * 8 + (kBinWords + 8 * kWarps + kListWords + kFoundWords) * 4 + (u32)sizeof(Threshold);
 static_assert(kSharedBytes <= SHARED_BYTES, "SHARED_BYTES is less than the pieces need");
 
 // ---- stream
@@ -202,26 +202,48 @@ QN_DEVICE bool candidates_of_list(const Shared &s, const Threshold &t, const Row
     return !block_any(!fits);
 }
 
-// Puts the share's candidates into bins and scans them, from the list or, if that failed, by the exact selection.
-QN_DEVICE Binning bin_share(const Shared &s, const Share &share, u32 need)
+// Puts the share's candidates into bins and scans them; false if the list failed, and then the hint for exact_share is in
+// word[kListLow]. Functions of their own, for their registers; none calls another.
+QN_NOINLINE bool bin_share(const softmax_topk_params &p, i64 row, u32 begin, u32 end, u32 need)
 {
-    const RowElements elements = {share.row, share.begin, share.end};
-    if constexpr (RANK == 0) return list_exact(s.list, elements, need, 0);
+    const Shared s = shared_pieces();
+    const Share share = {row_of(p, row), begin, end};
     const Threshold t = *s.threshold;
-    const Binning binning = binning_over(t.low, max(t.low, warp_max(s.top[lane_index() % kWarps])));
-    u32 hint = t.low;
-    if (candidates_of_list(s, t, share.row, binning)) {
+    const u32 top = max(t.low, warp_max(s.top[lane_index() % kWarps]));
+    bool works = candidates_of_list(s, t, share.row, binning_over(t.low, top));
+    u32 low = t.low;
+    if (works) {
         list_scan(s.list, need);
-        if (s.list.word[kListTotal] < need) hint = t.spare;
-        else if (s.list.word[kListEnd] <= kSorted) return binning;
+        const bool short_of = s.list.word[kListTotal] < need;
+        works = !short_of && s.list.word[kListEnd] <= kSorted;
+        if (short_of) low = t.spare;
     }
-    return list_exact(s.list, elements, need, hint);
+    if (thread_index() == 0) s.list.word[kListLow] = low, s.list.word[kListTop] = top;
+    __syncthreads();
+    return works;
+}
+
+// The same by the exact selection.
+QN_NOINLINE void exact_share(const softmax_topk_params &p, i64 row, u32 begin, u32 end, u32 need)
+{
+    const List list = shared_pieces().list;
+    const u32 hint = RANK ? list.word[kListLow] : 0;
+    __syncthreads();
+    list_exact(list, RowElements{row_of(p, row), begin, end}, need, hint);
+}
+
+// The candidates of the share, in bins: ready for winners_of_share.
+QN_DEVICE void select_share(const softmax_topk_params &p, i64 row, const Share &share, u32 need)
+{
+    bool works = false;
+    if constexpr (RANK > 0) works = bin_share(p, row, share.begin, share.end, need);
+    if (!works) exact_share(p, row, share.begin, share.end, need);
 }
 
 // The `need` first elements of the share, in order.
-QN_DEVICE const u64 *select_share(const Shared &s, const Share &share, u32 need)
+QN_DEVICE const u64 *winners_of_share(const Shared &s, u32 need)
 {
-    const Binning binning = bin_share(s, share, need);
+    const Binning binning = list_binning(s.list);
     list_scatter(s.list, need);
     return list_rank(s.list, binning, need);
 }
@@ -261,11 +283,12 @@ QN_DEVICE void shared_clear(const Shared &s)
     __syncthreads();
 }
 
-// Threshold and stream; what select_share, sum_of_share and before_of_share need is then in shared memory.
-QN_DEVICE void sample_and_stream(const Shared &s, const softmax_topk_params &p, i64 row, const Share &share)
+// Threshold, stream, candidates; what winners_of_share, sum_of_share and before_of_share need is then in shared memory.
+QN_DEVICE void do_share(const Shared &s, const softmax_topk_params &p, i64 row, const Share &share, u32 need)
 {
     const Threshold t = sample_threshold(share.row, share.begin, share.end, s.list.bins, s.edges, s.found);
     if (thread_index() == 0) *s.threshold = t;
     stream_share(s, p, row, share, t);
     __syncthreads();
+    select_share(p, row, share, need);
 }

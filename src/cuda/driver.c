@@ -5,17 +5,21 @@
 #include "cuda/driver.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
 
-static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
-static qn_driver loaded;                       // written once, under load_lock
-static char loaded_path[512];                  // likewise
-static _Atomic(const qn_driver *) current;     // &loaded after the first success
+typedef struct loaded {
+    qn_driver driver;
+    char path[512];
+} loaded;
+
+// The first success, never freed. Threads that load at the same time all do the work, and one result is kept: there is
+// no lock that a fork could leave taken.
+static _Atomic(loaded *) current;
 static _Atomic(const qn_driver *) replacement; // tests
 
 #define NAME_(name) #name
@@ -88,57 +92,58 @@ static void *open_first(const char *const *names, size_t count, qn_text *tried, 
     return NULL;
 }
 
-static quern_status load(const char *file, qn_driver *driver, char path[512])
+static quern_status load(const char *file, loaded *to)
 {
     qn_text tried = QN_TEXT_INIT;
     const char *opened = NULL;
-    void *library = file ? open_first(&file, 1, &tried, &opened)
-                         : open_first(default_names, QN_COUNT(default_names), &tried, &opened);
+    void *handle = file ? open_first(&file, 1, &tried, &opened)
+                        : open_first(default_names, QN_COUNT(default_names), &tried, &opened);
     quern_status status = QUERN_OK;
 
-    if (!library) {
+    if (!handle) {
         status =
             qn_fail(QUERN_DRIVER_NOT_FOUND,
                     "the CUDA driver was not found; compiling and filling a cache need none, launching does. Tried:%s",
                     qn_text_string(&tried));
     } else {
-        note_path(library, opened, path);
-        status = fill(library, path, driver);
-        if (status == QUERN_OK) status = start(driver, path);
+        note_path(handle, opened, to->path);
+        status = fill(handle, to->path, &to->driver);
+        if (status == QUERN_OK) status = start(&to->driver, to->path);
     }
     qn_text_fini(&tried);
     return status;
 }
 
-quern_status qn_driver_load(const char *file, const qn_driver **driver)
+// Loads and publishes; gives the one that is kept.
+static quern_status load_and_keep(const char *file, loaded **kept)
 {
-    const qn_driver *have = atomic_load_explicit(&replacement, memory_order_acquire);
-    qn_driver fresh;
-    char path[512];
+    loaded *made = malloc(sizeof *made), *first = NULL;
 
-    if (!have) have = atomic_load_explicit(&current, memory_order_acquire);
-    if (have) {
-        *driver = have;
+    if (!made) return qn_fail(QUERN_OUT_OF_MEMORY, "no memory for the driver's table");
+    quern_status status = load(file, made);
+    if (status == QUERN_OK && atomic_compare_exchange_strong(&current, &first, made)) {
+        *kept = made;
         return QUERN_OK;
     }
-    pthread_mutex_lock(&load_lock);
-    quern_status status = QUERN_OK;
-    if (!atomic_load_explicit(&current, memory_order_relaxed)) {
-        status = load(file, &fresh, path);
-        if (status == QUERN_OK) {
-            loaded = fresh;
-            memcpy(loaded_path, path, sizeof loaded_path);
-            atomic_store_explicit(&current, &loaded, memory_order_release);
-        }
-    }
-    pthread_mutex_unlock(&load_lock);
-    if (status == QUERN_OK) *driver = &loaded;
+    free(made);
+    if (status == QUERN_OK) *kept = first;
     return status;
+}
+
+quern_status qn_driver_load(const char *file, const qn_driver **driver)
+{
+    const qn_driver *fake = atomic_load_explicit(&replacement, memory_order_acquire);
+    loaded *have = atomic_load_explicit(&current, memory_order_acquire);
+
+    if (!fake && !have) QN_TRY(load_and_keep(file, &have));
+    *driver = fake ? fake : &have->driver;
+    return QUERN_OK;
 }
 
 const char *qn_driver_path(void)
 {
-    return atomic_load_explicit(&current, memory_order_acquire) ? loaded_path : "";
+    const loaded *have = atomic_load_explicit(&current, memory_order_acquire);
+    return have ? have->path : "";
 }
 
 void qn_driver_replace(const qn_driver *fake)

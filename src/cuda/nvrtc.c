@@ -7,7 +7,6 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,9 +15,9 @@
 #include "base/key.h"
 #include "cuda/nvrtc_search.h"
 
-static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
-static qn_nvrtc loaded;                       // written once, under load_lock
-static _Atomic(const qn_nvrtc *) current;     // &loaded after the first success
+// The first success, never freed. Threads that load at the same time all do the work, and one result is kept: there is
+// no lock that a fork could leave taken.
+static _Atomic(const qn_nvrtc *) current;
 static _Atomic(const qn_nvrtc *) replacement; // tests
 
 // One candidate after the other: what is found goes to nvrtc, what failed and why to tried.
@@ -171,15 +170,14 @@ static bool take(void *user, const char *name, bool only_loaded)
     return true;
 }
 
-static quern_status load(const char *file)
+static quern_status load(const char *file, qn_nvrtc *to)
 {
     attempt a;
     quern_status status = QUERN_OK;
 
     memset(&a, 0, sizeof a);
     if (qn_nvrtc_search(file, take, &a)) {
-        loaded = a.nvrtc;
-        atomic_store_explicit(&current, &loaded, memory_order_release);
+        *to = a.nvrtc;
     } else {
         status =
             qn_fail(QUERN_NVRTC_NOT_FOUND,
@@ -191,20 +189,31 @@ static quern_status load(const char *file)
     return status;
 }
 
+// Loads and publishes; gives the one that is kept.
+static quern_status load_and_keep(const char *file, const qn_nvrtc **kept)
+{
+    qn_nvrtc *made = malloc(sizeof *made);
+    const qn_nvrtc *first = NULL;
+
+    if (!made) return qn_fail(QUERN_OUT_OF_MEMORY, "no memory for NVRTC's table");
+    quern_status status = load(file, made);
+    if (status == QUERN_OK && atomic_compare_exchange_strong(&current, &first, made)) {
+        *kept = made;
+        return QUERN_OK;
+    }
+    free(made);
+    if (status == QUERN_OK) *kept = first;
+    return status;
+}
+
 quern_status qn_nvrtc_load(const char *file, const qn_nvrtc **nvrtc)
 {
     const qn_nvrtc *have = atomic_load_explicit(&replacement, memory_order_acquire);
-    quern_status status = QUERN_OK;
 
     if (!have) have = atomic_load_explicit(&current, memory_order_acquire);
-    if (!have) {
-        pthread_mutex_lock(&load_lock);
-        if (!atomic_load_explicit(&current, memory_order_relaxed)) status = load(file);
-        pthread_mutex_unlock(&load_lock);
-        have = &loaded;
-    }
-    if (status == QUERN_OK) *nvrtc = have;
-    return status;
+    if (!have) QN_TRY(load_and_keep(file, &have));
+    *nvrtc = have;
+    return QUERN_OK;
 }
 
 void qn_nvrtc_replace(const qn_nvrtc *fake)

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts of argument structures. Called by args.c on the launch path: after a family's first launch a look-up, without
-// lock or allocation. What is kept follows from constant descriptions and is never changed.
+// Layouts of argument structures. Called by args.c on the launch path: after a family's first launch a look-up. No lock,
+// no allocation. What is kept follows from constant descriptions and is never changed.
 #include "ops/args_layout.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
 enum { KEPT = 16 };
 
-static pthread_mutex_t fill_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
+    _Atomic(const qn_family *) taken;  // set first, by the one thread that fills the place
     _Atomic(const qn_family *) family; // set last: then the layout is complete
     qn_args_layout layout;
 } kept[KEPT];
@@ -45,26 +44,24 @@ static const qn_args_layout *find(const qn_family *family)
     for (size_t i = 0; i < KEPT; i++) {
         const qn_family *of = atomic_load_explicit(&kept[i].family, memory_order_acquire);
         if (of == family) return &kept[i].layout;
-        if (!of) break;
     }
     return NULL;
 }
 
-// Finds or makes; NULL when all places are taken.
+// Fills a free place. NULL when there is none, or another thread is filling this family's at the moment: nobody waits.
 static const qn_args_layout *keep(const qn_family *family)
 {
-    const qn_args_layout *made;
-
-    pthread_mutex_lock(&fill_lock);
-    made = find(family);
-    for (size_t i = 0; i < KEPT && !made; i++) {
-        if (atomic_load_explicit(&kept[i].family, memory_order_relaxed)) continue;
+    for (size_t i = 0; i < KEPT; i++) {
+        const qn_family *taken = NULL;
+        if (!atomic_compare_exchange_strong(&kept[i].taken, &taken, family)) {
+            if (taken == family) return NULL;
+            continue;
+        }
         resolve(family, &kept[i].layout);
         atomic_store_explicit(&kept[i].family, family, memory_order_release);
-        made = &kept[i].layout;
+        return &kept[i].layout;
     }
-    pthread_mutex_unlock(&fill_lock);
-    return made;
+    return NULL;
 }
 
 const qn_args_layout *qn_args_layout_of(const qn_family *family, qn_args_layout *scratch)

@@ -139,9 +139,6 @@ typedef struct qn_family {
 
     // The oracle, on host pointers (src/reference/<family>.c).
     quern_status (*reference)(const quern_spec *spec, const quern_args *args);
-
-    // check_args does no more than qn_check_args: the launch path may use a compiled form of it (runtime/rules.c).
-    bool generic_args;
 } qn_family;
 
 // The list of families: the one line that a new family adds.

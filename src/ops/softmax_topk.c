@@ -139,7 +139,7 @@ static stream_numbers stream_of(const spec_t *s, const qn_config *c)
     n.sorted = (int)((s->K + s->K / 4 + 256 + 1) / 2 * 2);
     n.bins = s->K <= 512 ? 1024 : 2048;
     int bin_words = n.bins > 1056 ? n.bins : 1056, number = most_vectors(s) <= 65536 ? 2 : 4;
-    n.shared_bytes = n.slots * (16 + number) + n.sorted * 8 + (bin_words + 8 * warps + 4 + 6) * 4 + 20;
+    n.shared_bytes = n.slots * (16 + number) + n.sorted * 8 + (bin_words + 8 * warps + 5 + 6) * 4 + 20;
     return n;
 }
 
@@ -280,7 +280,7 @@ static cluster_numbers cluster_of(const spec_t *s, const qn_config *c)
     n.sorted = (int)((s->K + s->K / 4 + 256 + 1) / 2 * 2);
     n.bins = 1024;
     n.shared_bytes = ctas * ((n.list + 2) * 8 + 16) + n.list * 36 + (n.maxima + block / c->value[GROUP]) * 4 +
-                     n.sorted * 8 + (1056 + 7 * warps + 8) * 4;
+                     n.sorted * 8 + (1056 + 7 * warps + 5 + 4) * 4;
     return n;
 }
 
@@ -571,5 +571,4 @@ const qn_family qn_family_softmax_topk = {
     .sizes_of = sizes_of,
     .launch = launch,
     .reference = qn_reference_softmax_topk,
-    .generic_args = true,
 };

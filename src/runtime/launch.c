@@ -99,10 +99,8 @@ quern_status quern_launch_args(const quern_op *op, const quern_args *given, stru
     if (given->family != family->name && (!given->family || strcmp(given->family, family->name)))
         return wrong_family(op, given->family);
     QN_TRY(args_take(family, given, &room, &args));
-    if (!qn_rules_pass(&op->rules, args)) {
-        QN_TRY(family->check_args(spec, args, &is_empty));
-        if (is_empty) return QUERN_OK;
-    }
+    QN_TRY(family->check_args(spec, args, &is_empty));
+    if (is_empty) return QUERN_OK;
     family->sizes_of(args, &sizes);
     const qn_op_variant *variant = &op->variant[op->of_bucket[family->bucket_of(&sizes)]];
     size_t needed = family->workspace ? family->workspace(spec, &variant->config, &sizes) : 0;

@@ -93,7 +93,6 @@ static quern_op *op_new(const request *r, const qn_arch *arch)
     op->spec.base.family = r->family->name; // the caller's string may go away
     op->limits = r->device.limits;
     op->in_table = !r->config;
-    qn_rules_make(r->family, &op->spec.base, &op->rules);
     atomic_init(&op->references, 1);
     memcpy(op->of_bucket, variants->of_bucket, sizeof op->of_bucket);
     op->variant_count = variants->count;

@@ -264,33 +264,6 @@ typedef struct qn_stage {
     unsigned threads, cluster, dynamic_shared;
 } qn_stage;
 
-// The generic argument checks of one spec, compiled at prepare for the launch path (rules.c).
-enum { QN_MAX_RULES = 24 };
-typedef struct qn_axis_rule {
-    int64_t fixed;        // how long, when size_offset is 0
-    uint32_t size_offset; // of the size in the argument structure
-    uint32_t stride_offset;
-} qn_axis_rule;
-typedef struct qn_tensor_rule {
-    uint32_t pointer_offset, rank;
-    uintptr_t mask; // of the pointer's bits that must be 0
-    int64_t element;
-    qn_axis_rule axis[QN_MAX_RANK];
-} qn_tensor_rule;
-typedef struct qn_size_rule {
-    size_t offset;
-    int64_t min, max;
-} qn_size_rule;
-typedef struct qn_rules {
-    size_t sizes, tensors;
-    bool usable; // false: there are none, and every launch takes the family's own check
-    qn_size_rule size[QN_MAX_RANK];
-    qn_tensor_rule tensor[QN_MAX_RULES];
-} qn_rules;
-void qn_rules_make(const qn_family *family, const quern_spec *spec, qn_rules *rules);
-// True: every check passes and there is something to launch. False says nothing: ask family->check_args.
-bool qn_rules_pass(const qn_rules *rules, const quern_args *args);
-
 typedef struct qn_op_variant {
     qn_config config;
     qn_plan plan;
@@ -310,7 +283,6 @@ struct quern_op {
     bool in_table;             // freed with the quern; else by its own last reference
     _Atomic size_t references; // of an op outside the table
     _Atomic int aliases;       // entries of quern.aliases
-    qn_rules rules;
     unsigned char of_bucket[QN_MAX_BUCKETS];
     size_t variant_count;
     qn_op_variant variant[];

@@ -192,6 +192,24 @@ static void a_flipped_bit_in_any_column_is_a_miss_and_the_next_process_works(voi
     }
 }
 
+static void a_put_takes_the_place_of_a_damaged_row_that_nobody_asked_for(void **state)
+{
+    const char *damages[] = {"UPDATE kernel SET regs=regs+1 WHERE id=2",
+                             "UPDATE kernel SET image=zeroblob(5000) WHERE id=2",
+                             "UPDATE kernel SET key=x'00' WHERE id=2"};
+    (void)state;
+
+    for (size_t i = 0; i < QN_COUNT(damages); i++) {
+        make_database();
+        cache_sql(file, damages[i]);
+        quern_store store = cache_open(file);
+        assert_int_equal(put_again(&store), QUERN_OK);
+        assert_int_equal(ask(&store), QUERN_OK);
+        assert_int_equal(cache_count(&store), 2);
+        qn_sqlite_close(&store);
+    }
+}
+
 static void a_damaged_row_of_a_read_only_database_is_a_miss_and_stays(void **state)
 {
     column columns[32];
@@ -459,6 +477,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_flipped_bit_in_any_column_is_a_miss_and_the_next_process_works),
+        TEST(a_put_takes_the_place_of_a_damaged_row_that_nobody_asked_for),
         TEST(a_damaged_row_of_a_read_only_database_is_a_miss_and_stays),
         TEST(no_flipped_bit_in_the_tables_page_gives_wrong_data_or_needs_more_than_repair),
         TEST(a_wiped_header_costs_no_row),

@@ -266,16 +266,20 @@ static void the_same_store_goes_on_when_the_lock_is_gone(void **state)
 
 static void a_hit_whose_use_cannot_be_noted_is_a_hit_without_waiting(void **state)
 {
+    qn_sqlite_options options = cache_options(file);
     quern_store store;
     sqlite3 *db = NULL;
     (void)state;
 
     make_five_rows();
     cache_sql(file, "UPDATE kernel SET used=1000");
-    store = cache_open(file);
+    options.busy_timeout_ms = 3600000; // who waits at all waits for the alarm, which ends the program
+    assert_int_equal(qn_sqlite_open(&options, &store), QUERN_OK);
     assert_int_equal(sqlite3_open(file, &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK); // readers may, writers not
+    alarm(60);
     assert_int_equal(cache_get(&store, 1), QUERN_OK);
+    alarm(0);
     assert_int_equal(sqlite3_exec(db, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
     sqlite3_close(db);
     assert_int_equal(cache_sql_int(file, "SELECT max(used) FROM kernel"), 1000);

@@ -4,6 +4,7 @@
 #include "cuda/nvrtc.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -144,6 +145,26 @@ static void a_named_file_is_the_only_candidate(void **state)
 
 // ---- the real one
 
+static void *load_one(void *user)
+{
+    const qn_nvrtc *nvrtc = NULL;
+    if (qn_nvrtc_load(qn_environment("QUERN_NVRTC", false), &nvrtc) == QUERN_OK) *(const qn_nvrtc **)user = nvrtc;
+    return NULL;
+}
+
+static void threads_that_load_at_once_get_one_table(void **state)
+{
+    enum { THREADS = 6 };
+    pthread_t thread[THREADS];
+    const qn_nvrtc *got[THREADS] = {NULL};
+
+    (void)state;
+    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&thread[i], NULL, load_one, &got[i]), 0);
+    for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
+    const qn_nvrtc *nvrtc = real_nvrtc();
+    for (int i = 0; i < THREADS; i++) assert_ptr_equal(got[i], nvrtc);
+}
+
 static void the_identity_is_version_and_build_id_or_sum(void **state)
 {
     const qn_nvrtc *nvrtc = real_nvrtc(), *again;
@@ -223,6 +244,7 @@ int main(void)
         cmocka_unit_test(a_library_that_is_no_nvrtc_is_refused),
         cmocka_unit_test(candidates_come_in_the_order_that_is_promised),
         cmocka_unit_test(a_named_file_is_the_only_candidate),
+        cmocka_unit_test(threads_that_load_at_once_get_one_table),
         cmocka_unit_test(the_identity_is_version_and_build_id_or_sum),
         cmocka_unit_test(the_real_list_says_what_is_there),
         cmocka_unit_test(suffixed_names_follow_the_list_and_the_version),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arguments: what a launch refuses before it launches, and arguments by name. By softmax_topk (rank 2), and by a family
 // of the test's own, "mill", whose tensor has rank 4.
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -167,6 +168,30 @@ static void strides_step_over_what_is_inside(void **state)
     assert_says("values_stride_rows = 9");
 }
 
+static void *check_often(void *user)
+{
+    quern_softmax_topk_spec spec = good_spec();
+    quern_softmax_topk_args args = good_args();
+    int *failures = user;
+
+    for (int i = 0; i < 2000; i++) *failures += check(&spec, &args) != QUERN_OK;
+    return NULL;
+}
+
+static void many_threads_may_check_at_once(void **state)
+{
+    enum { THREADS = 4 };
+    pthread_t thread[THREADS];
+    int failures[THREADS] = {0};
+
+    (void)state;
+    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&thread[i], NULL, check_often, &failures[i]), 0);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(thread[i], NULL);
+        assert_int_equal(failures[i], 0);
+    }
+}
+
 // ---- rank 4
 
 typedef struct mill_spec {
@@ -293,6 +318,21 @@ static void bad_names_leave_the_structure_alone(void **state)
 
 // ---- types
 
+static void more_families_than_places_are_checked_all_the_same(void **state)
+{
+    static qn_family many[40];
+
+    (void)state;
+    for (size_t i = 0; i < QN_COUNT(many); i++) {
+        mill_spec spec = {{sizeof spec, "mill"}, 8};
+        mill_args args = {{sizeof args, "mill"}, 2, 3, 4, memory, 0, 0, 7, NULL, 0};
+        many[i] = mill;
+        assert_int_equal(qn_check_args(&many[i], &spec.base, &args.base), QUERN_BAD_STRIDE);
+        args.q_stride_H = 8;
+        assert_int_equal(qn_check_args(&many[i], &spec.base, &args.base), QUERN_OK);
+    }
+}
+
 static void types_have_sizes_and_names(void **state)
 {
     (void)state;
@@ -311,6 +351,7 @@ static void types_have_sizes_and_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(many_threads_may_check_at_once), // first, while no layout is kept yet
         cmocka_unit_test(good_arguments_pass),
         cmocka_unit_test(arguments_of_another_family_are_refused),
         cmocka_unit_test(sizes_out_of_range_are_refused),
@@ -319,6 +360,7 @@ int main(void)
         cmocka_unit_test(alignment_is_to_the_element),
         cmocka_unit_test(strides_step_over_what_is_inside),
         cmocka_unit_test(strides_of_four_axes_nest),
+        cmocka_unit_test(more_families_than_places_are_checked_all_the_same),
         cmocka_unit_test(named_arguments_fill_the_structure),
         cmocka_unit_test(bad_names_leave_the_structure_alone),
         cmocka_unit_test(types_have_sizes_and_names),

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/private.h"
 #include "support/fake_driver.h"
 #include "support/fake_nvrtc.h"
 #include "support/runtime_fixture.h"
@@ -237,6 +238,20 @@ static void a_launch_makes_no_system_call_and_no_other_driver_call(void **state)
     assert_int_equal(WEXITSTATUS(result), 0);
 }
 
+// The launch path keeps arguments and sizes of any family in buffers of a fixed length.
+static void every_familys_structures_fit_the_launch_paths_buffers(void **state)
+{
+    (void)state;
+    size_t count;
+    const qn_family *const *families = qn_families(&count);
+    for (size_t i = 0; i < count; i++) {
+        assert_true(families[i]->args_bytes <= sizeof(qn_any_args));
+        assert_true(families[i]->sizes_bytes <= sizeof(qn_any_sizes));
+        assert_true(families[i]->spec_bytes <= sizeof(quern_any_spec));
+        assert_true(families[i]->bucket_count <= QN_MAX_BUCKETS);
+    }
+}
+
 // ---- the workspace
 
 static void the_workspace_of_larger_sizes_serves_smaller_ones(void **state)
@@ -250,6 +265,34 @@ static void the_workspace_of_larger_sizes_serves_smaller_ones(void **state)
         assert_true(bytes >= before);
         before = bytes;
     }
+}
+
+// The answer for some rows lets every launch up to them through, and one byte less does not.
+static void the_workspace_asked_for_is_enough_and_no_more_than_is_needed(void **state)
+{
+    (void)state;
+    static const int64_t most[] = {1, 2, 3, 4, 7, 8, 16, 31, 64, 100, 300};
+    quern_softmax_topk_spec spec = runtime_spec((int64_t)1 << 21, 64);
+    quern_op *large;
+    int with_need = 0;
+    assert_int_equal(quern_prepare(q, &spec.base, 0, &large), QUERN_OK);
+    for (size_t i = 0; i < QN_COUNT(most); i++) {
+        quern_softmax_topk_sizes sizes = QUERN_SOFTMAX_TOPK_SIZES_INIT;
+        sizes.rows = most[i];
+        size_t bytes = quern_workspace_size(large, &sizes), refused = 0;
+        for (int64_t rows = 1; rows <= most[i]; rows++) {
+            quern_softmax_topk_args args = good_args();
+            args.rows = rows;
+            args.workspace_bytes = bytes;
+            assert_int_equal(quern_softmax_topk(large, &args, NULL), QUERN_OK);
+            if (bytes) args.workspace_bytes--;
+            refused += quern_softmax_topk(large, &args, NULL) == QUERN_SMALL_WORKSPACE;
+        }
+        if (bytes) assert_true(refused > 0);
+        with_need += bytes > 0;
+    }
+    print_message("%d of %zu sizes need a workspace\n", with_need, QN_COUNT(most));
+    quern_op_release(large);
 }
 
 static void workspace_init_fills_whole_words_on_the_stream(void **state)
@@ -304,7 +347,9 @@ int main(void)
         TEST(a_newer_argument_structure_may_not_set_what_is_not_known),
         TEST(a_refused_launch_says_what_was_asked),
         TEST(a_launch_makes_no_system_call_and_no_other_driver_call),
+        TEST(every_familys_structures_fit_the_launch_paths_buffers),
         TEST(the_workspace_of_larger_sizes_serves_smaller_ones),
+        TEST(the_workspace_asked_for_is_enough_and_no_more_than_is_needed),
         TEST(workspace_init_fills_whole_words_on_the_stream),
         TEST(the_reference_is_reached_by_spec_and_arguments),
     };
