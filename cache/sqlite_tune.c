@@ -10,18 +10,17 @@
 
 #include "cache/sqlite_private.h"
 
-#define COLUMNS                                                                                                        \
-    "device,cc,sms,shared,l2,driver,library,arch,spec,bucket,config,sizes,status,note,ns,spread_ns,created"
+#define COLUMNS       "device,cc,sms,shared,l2,driver,library,arch,spec,bucket,config,sizes,status,note,ns,spread_ns,created"
 #define IS_TEXT(name) #name " TEXT NOT NULL CHECK(typeof(" #name ")='text'),"
-#define IS_INT(name) #name " INTEGER NOT NULL CHECK(typeof(" #name ")='integer'),"
-#define PROBLEM "device=?1 AND cc=?2 AND sms=?3 AND shared=?4 AND l2=?5 AND driver=?6 AND library=?7 AND arch=?8"     \
-                " AND spec=?9 AND bucket=?10"
+#define IS_INT(name)  #name " INTEGER NOT NULL CHECK(typeof(" #name ")='integer'),"
+#define PROBLEM                                                                                                        \
+    "device=?1 AND cc=?2 AND sms=?3 AND shared=?4 AND l2=?5 AND driver=?6 AND library=?7 AND arch=?8"                  \
+    " AND spec=?9 AND bucket=?10"
 
-static const char create_table[] =
-    "CREATE TABLE IF NOT EXISTS tune(" IS_TEXT(device) IS_INT(cc) IS_INT(sms) IS_INT(shared) IS_INT(l2) IS_INT(driver)
-        IS_TEXT(library) IS_TEXT(arch) IS_TEXT(spec) IS_TEXT(bucket) IS_TEXT(config) IS_TEXT(sizes) IS_TEXT(status)
-            IS_TEXT(note) "ns REAL NOT NULL,spread_ns REAL NOT NULL," IS_INT(created)
-    "PRIMARY KEY(spec,arch,device,cc,sms,shared,l2,driver,library,bucket,config))";
+static const char create_table[] = "CREATE TABLE IF NOT EXISTS tune(" IS_TEXT(device) IS_INT(cc) IS_INT(sms)
+    IS_INT(shared) IS_INT(l2) IS_INT(driver) IS_TEXT(library) IS_TEXT(arch) IS_TEXT(spec) IS_TEXT(bucket)
+        IS_TEXT(config) IS_TEXT(sizes) IS_TEXT(status) IS_TEXT(note) "ns REAL NOT NULL,spread_ns REAL NOT NULL," IS_INT(
+            created) "PRIMARY KEY(spec,arch,device,cc,sms,shared,l2,driver,library,bucket,config))";
 
 // ---- binding and reading
 
@@ -98,10 +97,11 @@ static int read_rows(sqlite3 *db, const char *spec, const char *status, qn_tune_
 {
     sqlite3_stmt *statement = NULL;
     qn_message_mark mark;
-    int code = qn_prepare(db,
-                          "SELECT " COLUMNS " FROM tune WHERE (?1 IS NULL OR spec=?1) AND (?2 IS NULL OR status=?2)"
-                          " ORDER BY device,cc,sms,shared,l2,driver,library,arch,spec,bucket,status<>'best',ns=0,ns,config",
-                          &statement);
+    int code =
+        qn_prepare(db,
+                   "SELECT " COLUMNS " FROM tune WHERE (?1 IS NULL OR spec=?1) AND (?2 IS NULL OR status=?2)"
+                   " ORDER BY device,cc,sms,shared,l2,driver,library,arch,spec,bucket,status<>'best',ns=0,ns,config",
+                   &statement);
 
     if (!code && spec) code = sqlite3_bind_text(statement, 1, spec, -1, SQLITE_STATIC);
     if (!code && status) code = sqlite3_bind_text(statement, 2, status, -1, SQLITE_STATIC);

@@ -13,11 +13,11 @@
 
 // What became of a configuration. Words, not numbers: they are the same in the database, in text and on the screen, and
 // a word that is not known here says "not the winner".
-#define QN_TUNE_BEST "best"       // to be used
-#define QN_TUNE_SLOWER "slower"   // timed, and lost
-#define QN_TUNE_EQUAL "equal"     // faster than the library's own choice, but not by more than the spread
-#define QN_TUNE_WRONG "wrong"     // its results are wrong
-#define QN_TUNE_FAILED "failed"   // did not compile, load or launch
+#define QN_TUNE_BEST    "best"    // to be used
+#define QN_TUNE_SLOWER  "slower"  // timed, and lost
+#define QN_TUNE_EQUAL   "equal"   // faster than the library's own choice, but not by more than the spread
+#define QN_TUNE_WRONG   "wrong"   // its results are wrong
+#define QN_TUNE_FAILED  "failed"  // did not compile, load or launch
 #define QN_TUNE_TIMEOUT "timeout" // took too long to compile or to run
 
 typedef struct qn_tune_device {

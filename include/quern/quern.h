@@ -238,7 +238,7 @@ typedef struct quern_options {
 } quern_options;
 
 /* clang-format off */
-#define QUERN_OPTIONS_INIT { sizeof(quern_options), 0, 0, 0, 0, 0, QUERN_MODE_DEFAULT, QUERN_TOOLCHAIN_ANY, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define QUERN_OPTIONS_INIT { sizeof(quern_options), 0, 0, 0, 0, 0, QUERN_MODE_DEFAULT, QUERN_TOOLCHAIN_ANY, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, QUERN_TUNING_DEFAULT }
 /* clang-format on */
 
 /* Makes a quern. options may be NULL. Cheap: databases, NVRTC and the driver are opened when they are first needed.

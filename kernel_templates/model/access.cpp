@@ -223,6 +223,17 @@ void access_landed(const void *p, size_t bytes, const Mbarrier *by, u64 phase)
     for (size_t i = 0; i < bytes; i++) cells[first + i] = {writer, 0, 0, 0};
 }
 
+void access_tracked(const void *p, size_t bytes, const Mbarrier *by)
+{
+    if (!checking || !by) return;
+    size_t first = shared_offset(p);
+    for (size_t i = 0; i < bytes; i++) {
+        if (!(flags[first + i] & CLAIMABLE)) continue;
+        flags[first + i] = PIECE | WRITTEN | LANDED;
+        cells[first + i].writer = (u64)by->index << 32 | (u32)(by->phase + 1);
+    }
+}
+
 void access_claimed(const void *p, size_t bytes)
 {
     if (!checking) return;

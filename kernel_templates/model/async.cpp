@@ -203,6 +203,8 @@ static void finish(Async *op)
         const Mbarrier *by = completer(op, r);
         access_landed(r.p, r.bytes, by, by ? by->phase : 0);
     }
+    for (const auto &before : op->follows) // cp.async.mbarrier.arrive: who waits on the mbarrier may use their bytes
+        for (const Range &r : before->targets) access_tracked(r.p, r.bytes, completer(op, r));
     for (const Signal &s : op->signals) mbarrier_signal(s.bar, s.arrivals, s.bytes, op->at);
     wake_waiting(op);
 }

@@ -228,6 +228,7 @@ void access_mbarrier(const void *p, bool live);
 void access_source(const void *p, size_t bytes, bool begins, bool proxy, Place at);
 void access_target(const void *p, size_t bytes, bool proxy, Place at); // in flight from now on
 void access_landed(const void *p, size_t bytes, const Mbarrier *by, u64 phase); // by null: until access_claimed
+void access_tracked(const void *p, size_t bytes, const Mbarrier *by);   // until claimed: by waiters of this mbarrier too
 void access_claimed(const void *p, size_t bytes);                       // this lane waited for them: as if it wrote them
 void access_checked(const void *p, size_t bytes, Access access, Place at, void *pc);
 

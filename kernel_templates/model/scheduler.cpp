@@ -2,7 +2,7 @@
 // A launch: clusters of the grid take their slots, lanes run one after another until they wait, operations in flight
 // land in between. With `shuffle` the order of clusters, warps and lanes comes from the seed.
 //   (1) A lane that waits hands over to the next ready lane of its warp, else to the scheduler.
-//   (2) Nothing ready and nothing in flight, while lanes wait: a deadlock.
+//   (2) Nothing ready and nothing in flight, while lanes wait: a deadlock. Lanes that only poll for very long: the same.
 //   (3) A fault leaves everything as it is; the next launch makes all of it anew.
 #include "machine.h"
 
@@ -25,6 +25,8 @@ static Warp *running_warp;
 static char *stacks;
 static size_t stack_count;
 static bool stacks_dirty; // a fault left frames on them
+static u64 polls;         // lanes that gave way since something last happened
+static const u64 MOST_POLLS = 50000000;
 
 Lane *current()
 {
@@ -72,6 +74,7 @@ void wait_at(Place at)
 
 void wake(Lane *lane)
 {
+    polls = 0;
     lane->state = READY;
     lane->warp->ready |= 1u << lane->me.lane;
 }
@@ -115,6 +118,7 @@ static void lane_body()
     u32 bit = 1u << a->me.lane;
     a->warp->ready &= ~bit;
     a->warp->live &= ~bit;
+    polls = 0;
     a->cta->live--;
     a->cta->cluster->live--;
     if (a->cta->live == 0) cta_ended(a->cta);
@@ -263,6 +267,7 @@ bool run_launch()
 {
     fault_reset();
     counts = Counts();
+    polls = 0;
     self = nullptr;
     try {
         if (launch.grid.x && launch.grid.y && launch.grid.z) run();

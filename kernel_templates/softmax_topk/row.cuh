@@ -96,10 +96,10 @@ QN_DEVICE uint4 row_load_inner(const Row &r, u32 v)
 
 QN_DEVICE uint4 row_pad() { return make_uint4(Element::kPad, Element::kPad, Element::kPad, Element::kPad); }
 
-// Calls each(x, v) for every vector of [begin, end) that falls to this thread; four loads are in flight at a time.
+// Calls each(x, v) for every vector of [begin, end) that falls to this thread; two loads are in flight at a time.
 template <class Each> QN_DEVICE void row_for_each_vector(const Row &r, u32 begin, u32 end, Each each)
 {
-    constexpr u32 kBatch = 4;
+    constexpr u32 kBatch = 2;
     for (u32 base = begin; base < end; base += THREADS * kBatch) {
         uint4 x[kBatch];
 #pragma unroll

@@ -19,7 +19,7 @@ static void make_c_locale(void)
     c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
-// snprintf takes the thread's decimal point, which may be several bytes: whatever is no digit, sign or e becomes one '.'.
+// snprintf takes the thread's decimal point, which may be several bytes: whatever is no digit, sign or e becomes a '.'.
 static void to_c_point(char *text)
 {
     char *to = text;

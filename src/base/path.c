@@ -16,7 +16,7 @@ const char *qn_environment(const char *name, bool ignore)
     return value && *value ? value : NULL;
 }
 
-// Puts an absolute path; a relative one, which only $QUERN_CACHE_DIR may be, is taken from where the process stands now.
+// Puts an absolute path; a relative one, which only $QUERN_CACHE_DIR may be, counts from where the process stands now.
 static void put_absolute(qn_text *directory, const char *path)
 {
     if (path[0] != '/') {

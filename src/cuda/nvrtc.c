@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loading NVRTC and saying which one it is. Called by runtime on the first miss, and by tools.
 //   (1) RTLD_LOCAL, and never closed: what a host has loaded itself is shared and not disturbed, and an exit is quiet.
-//   (2) The identity is the library's own build-id, or its bytes' sum: the version alone does not tell patch levels apart.
+//   (2) The identity is the library's own build-id, or its bytes' sum: the version alone tells no patch levels apart.
 #include "cuda/nvrtc.h"
 
 #include <dlfcn.h>
@@ -75,7 +75,7 @@ static int note_build_id(struct dl_phdr_info *info, size_t bytes, void *user)
     return 1;
 }
 
-// Wheels before 12.9 have no build-id: then the sum of the whole file, which costs a few ten milliseconds once a process.
+// Wheels before 12.9 have no build-id: then the sum of the whole file, some ten milliseconds once a process.
 static void identify(qn_nvrtc *nvrtc)
 {
     build_id id = {(ElfW(Addr))(uintptr_t)nvrtc->nvrtcVersion, ""};

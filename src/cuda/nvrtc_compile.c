@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One compile, with a time limit and a way to cancel it. Called by runtime/obtain.c.
-//   (1) NVRTC polls the flow callback while it works. A version without it (before 12.8) is asked before and after only.
+//   (1) NVRTC polls the flow callback while it works. A version without it (before 12.8) can be stopped only before it
+//       begins.
 //   (2) Once the callback has said stop it keeps saying so, from any thread: NVRTC asks for that.
 #include <stdatomic.h>
 #include <stdlib.h>

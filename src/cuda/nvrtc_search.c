@@ -7,7 +7,7 @@
 //   4  the loader's own search: LD_LIBRARY_PATH, RUNPATH, ld.so.conf
 //   5  $CUDA_PATH, $CUDA_HOME, /usr/local/cuda, /usr/local/cuda-13*, /usr/local/cuda-12*
 //
-// A cubin of a newer major than the driver's does not load, so a driver of CUDA 12 that is open turns 13, 12 into 12, 13.
+// A cubin of a newer major than the driver's does not load: where a driver of CUDA 12 is open, 12 is asked before 13.
 #include "cuda/nvrtc_search.h"
 
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts of argument structures. Called by args.c on the launch path: after a family's first launch a look-up. No lock,
-// no allocation. What is kept follows from constant descriptions and is never changed.
+// Layouts of argument structures. Called by args.c on the launch path: a look-up, after a family's first launch. No
+// lock, no allocation. What is kept follows from constant descriptions and is never changed.
 #include "ops/args_layout.h"
 
 #include <stdatomic.h>

@@ -62,7 +62,7 @@ enum {
     QN_MAX_CHOICES = 16,
     QN_MAX_STAGES = 4,
     QN_MAX_BUCKETS = 32,
-    QN_MAX_VARIANTS = 16,
+    QN_MAX_VARIANTS = QN_MAX_BUCKETS, // tuned, each bucket may have its own
     QN_MAX_PARAMS = 1024
 };
 typedef struct qn_knob {
@@ -181,5 +181,17 @@ quern_status qn_args_from_names(const qn_family *family, const quern_argument *a
 // ---- generic over the knobs (ops/config.c)
 void qn_config_write(const qn_family *family, const qn_config *config, qn_text *text); // "plan=cluster block=512 …"
 quern_status qn_config_parse(const qn_family *family, const char *text, qn_config *config);
+
+// ---- generic over knobs and plans (ops/knobs.c). A knob is unused in a configuration when each of its choices gives the
+// same plan: so whatever a knob changes must show in the plan.
+
+// Whether a configuration has every knob that it uses and a plan on this architecture: to be asked before plan is, about
+// configurations from outside. NO_PLAN with plan's own message, MISSING_FIELD, BAD_VALUE.
+quern_status qn_config_check(const qn_family *family, const quern_spec *spec, const qn_arch *arch,
+                             const qn_config *config);
+// The same, with unused knobs set to 0, so that configurations of the same kernels are equal.
+quern_status qn_config_canonical(const qn_family *family, const quern_spec *spec, const qn_arch *arch,
+                                 const qn_config *config, qn_config *canonical);
+bool qn_plan_is_same(const qn_plan *a, const qn_plan *b);
 
 #endif

@@ -63,6 +63,7 @@ static quern_status check_int(const char *name, int64_t value, int64_t min, int6
 static quern_status check_options(const quern_options *o)
 {
     QN_TRY(check_int("mode", o->mode, QUERN_MODE_DEFAULT, QUERN_MODE_OFF));
+    QN_TRY(check_int("tuning", o->tuning, QUERN_TUNING_DEFAULT, QUERN_TUNING_OFF));
     QN_TRY(check_int("toolchain", o->toolchain, QUERN_TOOLCHAIN_ANY, QUERN_TOOLCHAIN_EXACT));
     QN_TRY(check_int("busy_timeout_ms", o->busy_timeout_ms, -1, INT_MAX));
     QN_TRY(check_int("flight_timeout_ms", o->flight_timeout_ms, -1, INT_MAX));
@@ -78,23 +79,41 @@ static quern_status check_options(const quern_options *o)
     return QUERN_OK;
 }
 
-static quern_status mode_of(const quern_options *o, quern_mode *mode)
+// An option's value, or that of the variable's word.
+static quern_status word_of(const char *variable, bool ignore, const qn_name *names, int *value)
 {
-    static const qn_name names[] = {{"normal", QUERN_MODE_NORMAL},
-                                    {"read_only", QUERN_MODE_READ_ONLY},
-                                    {"strict", QUERN_MODE_STRICT},
-                                    {"off", QUERN_MODE_OFF}};
-    const char *text = qn_environment("QUERN_MODE", o->ignore_environment);
-    *mode = o->mode;
-    if (*mode != QUERN_MODE_DEFAULT) return QUERN_OK;
-    *mode = QUERN_MODE_NORMAL;
+    qn_text allowed = QN_TEXT_INIT;
+    const char *text = qn_environment(variable, ignore);
+    if (*value) return QUERN_OK;
+    *value = names[0].value;
     if (!text) return QUERN_OK;
-    for (size_t i = 0; i < QN_COUNT(names); i++) {
-        if (strcmp(text, names[i].name)) continue;
-        *mode = (quern_mode)names[i].value;
+    for (const qn_name *name = names; name->name; name++) {
+        qn_text_putf(&allowed, "%s%s", name == names ? "" : ", ", name->name);
+        if (strcmp(text, name->name)) continue;
+        *value = name->value;
+        qn_text_fini(&allowed);
         return QUERN_OK;
     }
-    return qn_fail(QUERN_BAD_ARGUMENT, "$QUERN_MODE = \"%s\": normal, read_only, strict, off are allowed", text);
+    quern_status status =
+        qn_fail(QUERN_BAD_ARGUMENT, "$%s = \"%s\": %s are allowed", variable, text, qn_text_string(&allowed));
+    qn_text_fini(&allowed);
+    return status;
+}
+
+static quern_status take_modes(quern *q, const quern_options *o)
+{
+    static const qn_name modes[] = {{"normal", QUERN_MODE_NORMAL},
+                                    {"read_only", QUERN_MODE_READ_ONLY},
+                                    {"strict", QUERN_MODE_STRICT},
+                                    {"off", QUERN_MODE_OFF},
+                                    {NULL, 0}};
+    static const qn_name tunings[] = {
+        {"normal", QUERN_TUNING_NORMAL}, {"frozen", QUERN_TUNING_FROZEN}, {"off", QUERN_TUNING_OFF}, {NULL, 0}};
+    int mode = o->mode, tuning = o->tuning;
+    QN_TRY(word_of("QUERN_MODE", o->ignore_environment, modes, &mode));
+    QN_TRY(word_of("QUERN_TUNE", o->ignore_environment, tunings, &tuning));
+    q->mode = (quern_mode)mode, q->tuning = (quern_tuning)tuning;
+    return QUERN_OK;
 }
 
 // A path that a later chdir does not change.
@@ -180,7 +199,7 @@ static quern_status take_options(quern *q, const quern_options *o)
     q->compile_threads = o->compile_threads;
     q->cap_bytes = o->cache_cap_bytes ? o->cache_cap_bytes : kDefaultCap;
     q->line_info = o->line_info, q->allow_network_fs = o->allow_network_fs;
-    QN_TRY(mode_of(o, &q->mode));
+    QN_TRY(take_modes(q, o));
     QN_TRY(take_library(o->nvrtc_file, "QUERN_NVRTC", ignore, &q->nvrtc_file));
     QN_TRY(take_library(o->driver_file, NULL, ignore, &q->driver_file));
     QN_TRY(take_path(qn_environment("QUERN_TEMPLATES", ignore), &q->template_dir));

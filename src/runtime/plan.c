@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans without a device: the configuration of every bucket of sizes, and its kernels. Called by prepare.c, warm.c, tools.
+// Plans: the configuration of every bucket of sizes, tuned or by the heuristic, and its kernels. Called by prepare.c,
+// warm.c and tools.
 #include <stdio.h>
 #include <string.h>
 
@@ -12,10 +13,10 @@ static bool is_same(const qn_config *a, const qn_config *b)
 
 // Adds a bucket to the last variant, or begins one.
 static quern_status add_bucket(const qn_family *family, const quern_spec *spec, const qn_arch *arch, size_t bucket,
-                               const qn_config *config, qn_variants *variants)
+                               const qn_config *config, const char *chosen, qn_variants *variants)
 {
     qn_variant *last = variants->count ? &variants->item[variants->count - 1] : NULL;
-    if (last && is_same(&last->config, config)) {
+    if (last && is_same(&last->config, config) && !strcmp(last->chosen, chosen)) {
         last->last_bucket = bucket;
         variants->of_bucket[bucket] = (unsigned char)(variants->count - 1);
         return QUERN_OK;
@@ -26,27 +27,44 @@ static quern_status add_bucket(const qn_family *family, const quern_spec *spec, 
     memset(variant, 0, sizeof *variant);
     variant->first_bucket = variant->last_bucket = bucket;
     variant->config = *config;
-    snprintf(variant->chosen, sizeof variant->chosen, "heuristic");
+    snprintf(variant->chosen, sizeof variant->chosen, "%s", chosen);
     QN_TRY(family->plan(spec, arch, config, &variant->plan));
     variants->of_bucket[bucket] = (unsigned char)variants->count++;
     return QUERN_OK;
 }
 
-quern_status qn_variants_plan(quern *q, const qn_family *family, const quern_spec *spec, const qn_arch *arch,
-                              qn_variants *variants)
+quern_status qn_variants_plan_view(const qn_tuned_view *view, const qn_family *family, const quern_spec *spec,
+                                   const qn_arch *arch, qn_variants *variants)
 {
-    (void)q; // the tuning table's place
     variants->count = 0;
     memset(variants->of_bucket, 0, sizeof variants->of_bucket);
     for (size_t bucket = 0; bucket < family->bucket_count; bucket++) {
         qn_config config;
-        memset(&config, 0, sizeof config);
-        family->choose(spec, arch, bucket, &config);
-        quern_status status = add_bucket(family, spec, arch, bucket, &config, variants);
+        qn_tuned_level level = qn_tuned_choose(view, family, spec, arch, bucket, &config);
+        quern_status status = add_bucket(family, spec, arch, bucket, &config, qn_tuned_word(level), variants);
         if (status == QUERN_OK) continue;
         char name[96] = "";
         family->bucket_name(bucket, name, sizeof name);
         return qn_fail_in(status, "%s, %s", arch->name, name);
     }
     return QUERN_OK;
+}
+
+quern_status qn_variants_plan_for(quern *q, const qn_family *family, const quern_spec *spec, const qn_arch *arch,
+                                  const qn_tune_device *device, qn_variants *variants)
+{
+    char text[512];
+    qn_tuned tuned;
+    QN_TRY(quern_spec_format(spec, text, sizeof text));
+    qn_tuned_read(q, text, &tuned);
+    const qn_tuned_view view = {.tuned = &tuned, .device = device};
+    quern_status status = qn_variants_plan_view(&view, family, spec, arch, variants);
+    qn_tuned_fini(&tuned);
+    return status;
+}
+
+quern_status qn_variants_plan(quern *q, const qn_family *family, const quern_spec *spec, const qn_arch *arch,
+                              qn_variants *variants)
+{
+    return qn_variants_plan_for(q, family, spec, arch, NULL, variants);
 }

@@ -22,6 +22,9 @@ typedef struct request {
     char text[512];          // the spec's
     const qn_driver *driver;
     qn_device device;
+    qn_fingerprint fingerprint;
+    qn_tuned tuned;        // read once: every plan of this request is made from it
+    bool own;              // the library's own choice only
     qn_variants *variants; // of the target last made
 } request;
 
@@ -42,7 +45,10 @@ static quern_status plan_given(const request *r, const qn_arch *arch)
 
 static quern_status plan(const request *r, const qn_arch *arch)
 {
-    return r->config ? plan_given(r, arch) : qn_variants_plan(r->q, r->family, &r->spec->base, arch, r->variants);
+    if (r->config) return plan_given(r, arch);
+    const qn_tune_device device = qn_fingerprint_device(&r->fingerprint);
+    const qn_tuned_view view = {.tuned = &r->tuned, .device = &device, .own = r->own};
+    return qn_variants_plan_view(&view, r->family, &r->spec->base, arch, r->variants);
 }
 
 static quern_status make_batch(void *user, const qn_arch *arch, qn_batch *batch)
@@ -152,12 +158,37 @@ static void log_ready(const request *r, const quern_op *op, const qn_batch *batc
         r->text);
 }
 
+static bool may_not_compile(quern_status status)
+{
+    return status == QUERN_WOULD_COMPILE || status == QUERN_NVRTC_NOT_FOUND || status == QUERN_NVRTC_LACKS_ARCH;
+}
+
+// Every warm has the library's own choice: where a tuned one is missing and cannot be made, it serves.
+static quern_status obtain(request *r, qn_batch *batch, const qn_arch **arch)
+{
+    qn_message_mark mark;
+    quern_status status = qn_obtain_targets(r->q, &r->device, make_batch, r, batch, arch);
+    if (r->config || !r->tuned.list.count || !may_not_compile(status)) return status;
+    qn_message_save(&mark);
+    r->own = true;
+    if (qn_obtain_targets(r->q, &r->device, make_batch, r, batch, arch) != QUERN_OK) {
+        qn_message_restore(&mark);
+        return status;
+    }
+    qn_log_line(&r->q->log, "dispatch", QUERN_LOG_WARNING,
+                "no cache has the kernels of the tuned choices, and they cannot be compiled here: the library's own "
+                "choices serve (%s)",
+                r->text);
+    qn_message_restore(&mark);
+    return QUERN_OK;
+}
+
 static quern_status build(request *r, quern_op **out)
 {
     const qn_arch *arch = NULL;
     qn_batch batch = {0};
     int64_t began_ms = qn_now_ms();
-    QN_TRY(qn_obtain_targets(r->q, &r->device, make_batch, r, &batch, &arch));
+    QN_TRY(obtain(r, &batch, &arch));
     quern_status status = plan(r, arch); // again: the plans in hand are those of the last target that was looked at
     quern_op *op = status == QUERN_OK ? op_new(r, arch) : NULL;
     if (status == QUERN_OK && !op) status = qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: an op of \"%s\"", r->text);
@@ -185,7 +216,10 @@ static quern_status build_for(quern *q, const qn_family *family, const quern_any
         status = quern_spec_format(&spec->base, r->text, sizeof r->text);
     }
     if (status == QUERN_OK) status = qn_device_read(driver, handle, &r->device);
+    if (status == QUERN_OK && !config) status = qn_fingerprint_read(driver, handle, &r->fingerprint);
+    if (status == QUERN_OK && !config) qn_tuned_read(q, r->text, &r->tuned);
     if (status == QUERN_OK) status = build(r, op);
+    if (r) qn_tuned_fini(&r->tuned);
     if (r) free(r->variants);
     free(r);
     return status;

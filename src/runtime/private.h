@@ -67,6 +67,7 @@ struct quern {
     // settings, fixed by quern_open
     quern_mode mode; // never DEFAULT
     quern_toolchain toolchain;
+    quern_tuning tuning; // never DEFAULT
     int busy_timeout_ms, flight_timeout_ms, compile_timeout_ms; // -1: none
     int compile_threads;
     int64_t cap_bytes;
@@ -209,6 +210,9 @@ quern_status qn_batch_obtain(quern *q, qn_batch *batch); // in parallel; the fir
 quern_status qn_stores_find(quern *q, qn_process *process, qn_work *work, bool *failed);
 bool qn_stores_put(quern *q, qn_process *process, const qn_work *work, const qn_entry *entry);
 void qn_stores_drop(quern *q, qn_process *process, const qn_work *work, const qn_entry *entry); // a bad row
+
+// Appends the winners of a spec from the tables in use: sealed databases, and unless frozen the user's. Never fails.
+void qn_stores_tuned(quern *q, qn_process *process, const char *spec_text, qn_tune_list *list);
 
 // Flights (flight.c). In this process: true = the caller leads and must land; false = another's flight ended meanwhile,
 // with *status (OK: look in memory again).

@@ -1,19 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one path from spec to launch, as its parts see each other.
 //
-//   prepare.c   spec → op: descriptor, memory table, else plan every bucket, obtain each kernel, load, publish
-//   obtain.c    kernel plan → image: memory, sealed, user, compile (through flight.c), verify, put
-//   flight.c    one compile a key: in the process by condition variable, between processes by an OFD byte lock
-//   table.c     descriptor → op: no lock on a hit
-//   load.c      image → CUkernel on a device
-//   launch.c    arguments → driver call
-//   open.c      quern_open, quern_close, options, counters, fork
+//   open.c       quern_open, quern_close, options, counters
+//   prepare.c    spec → op: memory table, else plan every bucket, obtain each kernel, load, publish
+//   plan.c       spec and architecture → configurations and kernels, without a device
+//   key.c        kernel plan → text, options, key
+//   batch.c      all kernels of a plan side by side; which target architecture serves
+//   obtain.c     one kernel: memory (memory.c), sealed and user's store (stores.c), compile, put
+//   flight.c     one compile a key: in the process by condition variable, between processes by an OFD byte lock
+//   state.c      what belongs to one process: locks, open stores; made anew after a fork
+//   table.c      descriptor → op: no lock on a hit
+//   load.c       image → CUkernel on a device
+//   launch.c     arguments → driver call; typed.c the same by family, workspace.c its device memory
+//   describe.c   looking inside an op; warm.c without a device; custom.c a caller's kernel; host.c the reference
+//
+// private.h is what they share.
 #ifndef QN_RUNTIME_H
 #define QN_RUNTIME_H
 
 #include "base/log.h"
 #include "cuda/nvrtc.h"
 #include "ops/family.h"
+#include "runtime/tuned.h"
 
 enum { QN_GENERATOR_VERSION = 1 }; // raise when the same plan means another kernel; it is in the key
 enum { QN_KEY_VERSION = 1 };       // of the key's own layout
@@ -39,11 +47,11 @@ typedef struct qn_image {
     quern_origin origin;
 } qn_image;
 
-// Plans without a device, for warm, show, tune and the model: what prepare would run on this architecture.
+// Plans without a device, for warm, show, tune and the model: what prepare would run on this architecture's usual part.
 typedef struct qn_variant {
     size_t first_bucket, last_bucket; // consecutive buckets with the same configuration
     qn_config config;
-    char chosen[48]; // "heuristic", "tuned (this device)", …
+    char chosen[48]; // qn_tuned_word, or "given"
     qn_plan plan;
 } qn_variant;
 typedef struct qn_variants {
@@ -54,6 +62,11 @@ typedef struct qn_variants {
 // spec must be complete (qn_spec_complete). A bucket whose configuration is refused fails the whole: NO_PLAN.
 quern_status qn_variants_plan(quern *q, const qn_family *family, const quern_spec *spec, const qn_arch *arch,
                               qn_variants *variants);
+// The same on a device of this kind (NULL: none); and from results that were read before.
+quern_status qn_variants_plan_for(quern *q, const qn_family *family, const quern_spec *spec, const qn_arch *arch,
+                                  const qn_tune_device *device, qn_variants *variants);
+quern_status qn_variants_plan_view(const qn_tuned_view *view, const qn_family *family, const quern_spec *spec,
+                                   const qn_arch *arch, qn_variants *variants);
 
 // The text and the key of a kernel, and the kernel itself.
 quern_status qn_kernel_source(quern *q, const qn_kernel_plan *plan, const qn_arch *arch, qn_text *source);

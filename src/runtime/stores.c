@@ -238,3 +238,27 @@ void qn_stores_drop(quern *q, qn_process *process, const qn_work *work, const qn
     remember(process, &work->hash, entry->store); // in any case: this process never takes its word again
     qn_message_restore(&mark);
 }
+
+// ---- tuning results
+
+static void read_tuned(quern *q, qn_process *process, size_t index, const char *spec_text, qn_tune_list *list)
+{
+    quern_store *store = store_at(q, process, index);
+    if (!store || (index == q->sealed_count && !process->user_is_sqlite)) return; // a caller's store has none
+    if (is_left_alone(process, index)) return;
+    quern_status status = qn_sqlite_tune_read(store, spec_text, QN_TUNE_BEST, list);
+    if (status == QUERN_OK) return;
+    leave_alone_if_busy(q, process, index, status);
+    qn_warn_once(q, warning_of(q, index), "cache", "%s: tuning results could not be read: %s: %s", store_name(q, index),
+                 quern_status_name(status), quern_message());
+}
+
+void qn_stores_tuned(quern *q, qn_process *process, const char *spec_text, qn_tune_list *list)
+{
+    qn_message_mark mark;
+    qn_process_open_stores(q, process);
+    qn_message_save(&mark);
+    size_t count = q->sealed_count + (q->tuning == QUERN_TUNING_FROZEN ? 0 : 1);
+    for (size_t i = 0; i < count; i++) read_tuned(q, process, i, spec_text, list);
+    qn_message_restore(&mark);
+}

@@ -42,8 +42,8 @@ quern_status qn_fingerprint_read(const qn_driver *driver, CUdevice device, qn_fi
     if (result != CUDA_SUCCESS) return qn_driver_fail(driver, QUERN_DRIVER_ERROR, "cuDriverGetVersion", result);
     memset(fingerprint, 0, sizeof *fingerprint);
     driver->cuDeviceGetName(fingerprint->name, sizeof fingerprint->name - 1, device);
-    fingerprint->numbers = (qn_tune_device){NULL,     10 * value[0] + value[1], value[2],
-                                            value[3], value[4],                 version / 1000};
+    fingerprint->numbers =
+        (qn_tune_device){NULL, 10 * value[0] + value[1], value[2], value[3], value[4], version / 1000};
     return QUERN_OK;
 }
 
@@ -73,8 +73,10 @@ void qn_tuned_fini(qn_tuned *tuned)
 bool qn_tuned_is_current(const qn_tune_row *row, const char *library, const qn_tune_device *device, const char **why)
 {
     *why = "";
-    if (strcmp(row->library, library)) *why = "another version of Quern";
-    else if (device && row->device.driver != device->driver) *why = "another major version of the driver";
+    if (strcmp(row->library, library))
+        *why = "another version of Quern";
+    else if (device && row->device.driver != device->driver)
+        *why = "another major version of the driver";
     return !**why;
 }
 
@@ -145,15 +147,12 @@ static bool read_config(const qn_family *family, const quern_spec *spec, const q
                         qn_config *config)
 {
     qn_message_mark mark;
-    qn_plan *plan = malloc(sizeof *plan);
     qn_config made;
     memset(&made, 0, sizeof made);
     qn_message_save(&mark);
-    bool usable = plan && qn_config_parse(family, row->config, &made) == QUERN_OK &&
-                  qn_config_is_complete(family, spec, arch, &made) &&
-                  family->plan(spec, arch, &made, plan) == QUERN_OK;
+    bool usable = qn_config_parse(family, row->config, &made) == QUERN_OK &&
+                  qn_config_check(family, spec, arch, &made) == QUERN_OK;
     qn_message_restore(&mark);
-    free(plan);
     if (usable) *config = made;
     return usable;
 }

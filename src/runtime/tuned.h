@@ -32,10 +32,10 @@ qn_tune_device qn_fingerprint_device(const qn_fingerprint *fingerprint); // its 
 
 // The winners of one spec in every table in use.
 typedef struct qn_tuned {
-    qn_tune_list list;             // from databases
-    const qn_tune_row *built_in;   // of any spec
-    size_t built_in_count;         //
-    const char *spec, *library;    // library: this version
+    qn_tune_list list;           // from databases
+    const qn_tune_row *built_in; // of any spec
+    size_t built_in_count;       //
+    const char *spec, *library;  // library: this version
 } qn_tuned;
 extern const qn_tune_row qn_tuned_built_in[]; // tuned_built_in.c, made by tools/built_in.sh
 extern const size_t qn_tuned_built_in_count;

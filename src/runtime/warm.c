@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // quern_warm: every kernel of a spec for an architecture, found or compiled and stored. Needs no driver and no device.
+// Which device will ask is not known: beside the plans of the architecture's usual part, every configuration is made
+// that prepare may choose on another one, and the library's own (quern.h, section 8).
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,8 +9,8 @@
 
 static void count(const qn_variants *variants, const qn_batch *batch, quern_warm_report *report)
 {
-    report->variants = (int)variants->count;
-    report->kernels = (int)batch->count;
+    report->variants += (int)variants->count;
+    report->kernels += (int)batch->count;
     for (size_t i = 0; i < batch->count; i++) {
         const qn_work *work = &batch->work[i];
         report->compiled += work->compiled;
@@ -18,17 +20,58 @@ static void count(const qn_variants *variants, const qn_batch *batch, quern_warm
     }
 }
 
-static quern_status warm(quern *q, const qn_family *family, const quern_any_spec *spec, const qn_arch *arch,
-                         qn_variants *variants, quern_warm_report *report)
+static quern_status warm_variants(quern *q, const char *text, const qn_arch *arch, const qn_variants *variants,
+                                  quern_warm_report *report)
 {
-    char text[512];
     qn_batch batch;
-    QN_TRY(quern_spec_format(&spec->base, text, sizeof text));
-    QN_TRY(qn_variants_plan(q, family, &spec->base, arch, variants));
     QN_TRY(qn_batch_init(q, &batch, variants, arch, text));
     quern_status status = qn_batch_obtain(q, &batch);
     if (status == QUERN_OK) count(variants, &batch, report);
     qn_batch_fini(&batch);
+    return status;
+}
+
+// Configurations without a place among the buckets, as many at a time as fit.
+static quern_status warm_others(quern *q, const qn_family *family, const quern_spec *spec, const char *text,
+                                const qn_arch *arch, const qn_config *configs, size_t config_count,
+                                qn_variants *variants, quern_warm_report *report)
+{
+    for (size_t i = 0; i < config_count;) {
+        for (variants->count = 0; i < config_count && variants->count < QN_MAX_VARIANTS; i++) {
+            variants->item[variants->count].config = configs[i];
+            QN_TRY(family->plan(spec, arch, &configs[i], &variants->item[variants->count].plan));
+            variants->count++;
+        }
+        QN_TRY(warm_variants(q, text, arch, variants, report));
+    }
+    return QUERN_OK;
+}
+
+static quern_status warm_tuned(quern *q, const qn_family *family, const quern_spec *spec, const qn_arch *arch,
+                               const qn_tuned *tuned, qn_variants *variants, quern_warm_report *report)
+{
+    const qn_tuned_view view = {.tuned = tuned};
+    qn_config known[QN_MAX_VARIANTS], *others;
+    size_t other_count, known_count;
+    QN_TRY(qn_variants_plan_view(&view, family, spec, arch, variants));
+    known_count = variants->count;
+    for (size_t i = 0; i < known_count; i++) known[i] = variants->item[i].config;
+    QN_TRY(warm_variants(q, tuned->spec, arch, variants, report));
+    QN_TRY(qn_tuned_others(tuned, family, spec, arch, known, known_count, &others, &other_count));
+    quern_status status = warm_others(q, family, spec, tuned->spec, arch, others, other_count, variants, report);
+    free(others);
+    return status;
+}
+
+static quern_status warm(quern *q, const qn_family *family, const quern_any_spec *spec, const qn_arch *arch,
+                         qn_variants *variants, quern_warm_report *report)
+{
+    char text[512];
+    qn_tuned tuned;
+    QN_TRY(quern_spec_format(&spec->base, text, sizeof text));
+    qn_tuned_read(q, text, &tuned);
+    quern_status status = warm_tuned(q, family, &spec->base, arch, &tuned, variants, report);
+    qn_tuned_fini(&tuned);
     return status;
 }
 

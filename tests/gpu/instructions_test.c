@@ -45,7 +45,7 @@ static void load_kernel(const gpu *g, const instruction_file *file, loaded *l)
 static void make_map(const gpu *g, const instruction_case *c, instruction_params *params)
 {
     const instruction_map *m = &c->map;
-    alignas(64) CUtensorMap map;
+    CUtensorMap map;
     uint64_t address = (m->of_output ? params->out : params->in) + 4 * m->offset;
     memset(params->map, 0, sizeof params->map);
     if (!m->present) return;

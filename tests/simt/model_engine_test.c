@@ -314,6 +314,25 @@ static void a_launch_outside_the_architecture_is_refused(void **state)
     free(source);
 }
 
+static void a_wait_for_a_cta_that_is_not_resident_is_reported(void **state)
+{
+    (void)state;
+    model *m = simt_model_any(MODEL_PLAIN);
+    char *source = simt_kernel("features.cu", "");
+    feature_params p = { NULL, NULL, NULL, 10 };
+    p.in = model_alloc(m, "in", WORDS * 4, NULL, true), p.out = model_alloc(m, "out", 4 * THREADS * 4, NULL, false);
+    p.flags = model_alloc(m, "flags", 64, NULL, false);
+    simt_launch launch = { .grid = 4, .threads = THREADS, .cluster = 1, .shared_bytes = 4096, .resident = 1, .params = &p,
+                           .params_bytes = sizeof p };
+
+    char *report = simt_run(m, source, &launch);
+
+    simt_expect_fault(report, "all lanes poll", "one resident CTA");
+    free(report);
+    free(source);
+    model_free(m);
+}
+
 static void a_bare_shared_declaration_does_not_compile(void **state)
 {
     (void)state;
@@ -358,6 +377,7 @@ int main(void)
         cmocka_unit_test(every_misuse_is_reported_by_the_access_build),
         cmocka_unit_test(a_report_names_line_block_warp_and_lane),
         cmocka_unit_test(a_launch_outside_the_architecture_is_refused),
+        cmocka_unit_test(a_wait_for_a_cta_that_is_not_resident_is_reported),
         cmocka_unit_test(a_bare_shared_declaration_does_not_compile),
         cmocka_unit_test(a_compiler_that_does_not_exist_is_unsupported),
     };

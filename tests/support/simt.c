@@ -98,6 +98,7 @@ char *simt_run(model *m, const char *source, const simt_launch *launch)
         .threads = launch->threads,
         .cluster = launch->cluster,
         .shared_bytes = launch->shared_bytes,
+        .resident = launch->resident ? launch->resident : launch->grid,
         .params = launch->params,
         .params_bytes = launch->params_bytes,
         .order = launch->order,

@@ -30,6 +30,7 @@ char *simt_replace(const char *text, const char *from, const char *to);
 typedef struct simt_launch {
     const char *arch; // NULL: "sm_90a"
     int grid, threads, cluster, shared_bytes;
+    int resident; // CTAs at a time; 0: all of them
     const void *params;
     size_t params_bytes;
     model_order order;

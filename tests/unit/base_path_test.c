@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the cache may be: the choice, the making, and every reason to refuse a directory. As root, the cases about other
+// Where the cache may be: the choice, the making, and every reason to refuse a directory. As root, cases about other
 // users are made with chown, and those about missing rights run in a child with an unused uid.
 #include "base/path.h"
 
@@ -247,7 +247,9 @@ static void the_variables_choose_in_order(void **state)
     const struct passwd *entry = getpwuid(geteuid());
 
     (void)state;
-    snprintf(home, sizeof home, "%s/.cache/quern", entry ? entry->pw_dir : "");
+    // A home that does not exist ("/nonexistent") gives none.
+    bool has_home = entry && qn_file_exists(entry->pw_dir);
+    snprintf(home, sizeof home, "%s%s", has_home ? entry->pw_dir : "", has_home ? "/.cache/quern" : "");
     setenv("QUERN_CACHE_DIR", "/a/b", 1);
     setenv("XDG_CACHE_HOME", "/x", 1);
     setenv("HOME", "/never/asked", 1);

@@ -287,7 +287,11 @@ static void import_of_a_hundred_megabytes_needs_no_more_memory_than_of_one(void 
     assert_int_equal(qn_sqlite_import(&store, &many, &added, &present, &bad), QUERN_OK);
     assert_int_equal(added, MANY - 3);
     assert_int_equal(bad, 3);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // which keep what is freed
     assert_true(peak_kib() - before < 20000);
+#else
+    (void)before;
+#endif
 }
 
 // ---- export

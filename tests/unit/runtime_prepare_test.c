@@ -484,6 +484,8 @@ static void strict_prepare_names_the_best_targets_kernel(void **state)
     (void)state;
     quern_options options = runtime_options("", NULL);
     options.mode = QUERN_MODE_STRICT;
+    options.nvrtc_file = "/nowhere/libnvrtc.so.13"; // is not even looked for
+    fake_nvrtc_remove();
     quern *q = runtime_open(&options);
 
     assert_int_equal(try_prepare(q, 0), QUERN_WOULD_COMPILE);
