@@ -89,6 +89,7 @@ u64 atomic(AtomicOp op, AtomicType type, void *p, u64 value, u64 compare, Order 
     Lane *a = current();
     size_t bytes = bytes_of(type);
     a->at = at;
+    if (!is_shared(p) && !is_device(p)) fail(at, "the address %p is neither in shared nor in device memory", p);
     if ((size_t)p % bytes) fail(at, "the address is not aligned to %zu bytes", bytes);
     if (op == ATOMIC_LOAD)
         give_way();

@@ -2,6 +2,8 @@
 // cp.async and cp.async.bulk: operands are checked and handed to the engine, which lets them land late.
 #include "copy.h"
 
+#include "tensor_core.h"
+
 #include <memory>
 #include <vector>
 
@@ -25,12 +27,7 @@ void land_copy(Copy &copy)
     }
 }
 
-float flush(float x)
-{
-    u32 b = static_cast<u32>(bits(x));
-    return b & 0x7F800000 ? x : unbits<float>(b & 0x80000000u);
-}
-
+// Subnormals are kept, as the H200 does it; the manual says that they become zero.
 void add_to(void *to, const u8 *from, u32 bytes, Reduce reduce)
 {
     for (u32 i = 0; i < bytes; i += 4) {
@@ -39,7 +36,7 @@ void add_to(void *to, const u8 *from, u32 bytes, Reduce reduce)
         raw_copy(&value, from + i, 4);
         u32 sum = old + value;
         if (reduce == Reduce::add_f32)
-            sum = static_cast<u32>(bits(flush(flush(unbits<float>(old)) + flush(unbits<float>(value)))));
+            sum = add_rn_f32(old, value);
         raw_copy(static_cast<char *>(to) + i, &sum, 4);
     }
 }

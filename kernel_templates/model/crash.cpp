@@ -49,10 +49,8 @@ static void redirect(ucontext_t *context)
     context->uc_mcontext.gregs[REG_RSP] = (greg_t)(top - 8);
     context->uc_mcontext.gregs[REG_RIP] = (greg_t) reinterpret_cast<uintptr_t>(crash_entry);
 }
-static void *pc_of(const ucontext_t *context)
-{
-    return reinterpret_cast<void *>(context->uc_mcontext.gregs[REG_RIP]);
-}
+static void *pc_of(const ucontext_t *context) { return reinterpret_cast<void *>(context->uc_mcontext.gregs[REG_RIP]); }
+static void **frame_of(const ucontext_t *context) { return reinterpret_cast<void **>(context->uc_mcontext.gregs[REG_RBP]); }
 #else
 static void redirect(ucontext_t *)
 {
@@ -79,6 +77,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
     crash_signal = number;
     crash_pc = static_cast<char *>(pc_of(c)) + 1; // as a return address
     crash_address = info->si_addr;
+    crash_frame = frame_of(c);
     redirect(c);
 }
 

@@ -178,6 +178,7 @@ extern Fibre main_fibre;
 // ---- report.cpp
 struct CaseOver {}; // thrown by fail() on the main stack
 extern std::string fault_text;
+extern void **crash_frame; // the frame pointer where a signal came
 void fault_reset();
 [[noreturn]] void fail_pc(void *pc, const char *what, const char *format, ...) __attribute__((format(printf, 3, 4)));
 std::string positions();

@@ -10,6 +10,7 @@
 namespace qm {
 
 std::string fault_text;
+void **crash_frame;
 
 void fault_reset()
 {
@@ -138,9 +139,10 @@ static std::vector<void *> stack_addresses()
 {
     std::vector<void *> addresses;
     Lane *a = current();
-    void **frame = static_cast<void **>(__builtin_frame_address(0));
     if (!a) return addresses;
     char *low = a->fibre.stack, *high = low + a->fibre.bytes;
+    void **frame = static_cast<void **>(__builtin_frame_address(0));
+    if ((char *)frame < low || (char *)frame >= high) frame = crash_frame; // on the stack for crashes
     while ((char *)frame >= low && (char *)frame + 16 <= high && addresses.size() < 32) {
         if (frame[1]) addresses.push_back(frame[1]);
         void **next = static_cast<void **>(frame[0]);

@@ -64,7 +64,10 @@ static const qn_tensor tensors[] = {
 enum { PLAN_STREAM = 1, PLAN_CLUSTER, PLAN_SPLIT };
 static const qn_name plan_names[] = {
     {"stream", PLAN_STREAM}, {"cluster", PLAN_CLUSTER}, {"split", PLAN_SPLIT}, {NULL, 0}};
-static const qn_name search_names[] = {{"bins", 0}, {"bisect", 1}, {NULL, 0}};
+enum { KEEP_VECTORS = 1, KEEP_MAXIMA };
+static const qn_name keep_names[] = {{"vectors", KEEP_VECTORS}, {"maxima", KEEP_MAXIMA}, {NULL, 0}};
+enum { BY_BINS = 1, BY_BISECTION };
+static const qn_name threshold_names[] = {{"bins", BY_BINS}, {"bisection", BY_BISECTION}, {NULL, 0}};
 
 enum knob { PLAN, BLOCK, CTAS, LOCAL_K, UNROLL, CLUSTER, GROUP, KEEP, THRESHOLD, SHARES, KNOBS };
 static const qn_knob knobs[] = {
@@ -75,8 +78,8 @@ static const qn_knob knobs[] = {
     [UNROLL] = {"unroll", {1, 2, 4, 8}, 4, NULL, "stream, split: vectors a thread has in flight"},
     [CLUSTER] = {"cluster", {2, 4, 8, 16}, 4, NULL, "cluster: CTAs a row"},
     [GROUP] = {"group", {1, 2, 4, 8, 16, 32}, 6, NULL, "cluster: threads a group maximum is of"},
-    [KEEP] = {"keep", {0, 1}, 2, NULL, "cluster: 1: vectors stay in registers, 0: their maxima do"},
-    [THRESHOLD] = {"threshold", {0, 1}, 2, search_names, "cluster: how the threshold is found"},
+    [KEEP] = {"keep", {KEEP_VECTORS, KEEP_MAXIMA}, 2, keep_names, "cluster: what stays in registers; of maxima, a few vectors are read again"},
+    [THRESHOLD] = {"threshold", {BY_BINS, BY_BISECTION}, 2, threshold_names, "cluster: how the threshold is found; bisection is for few maxima"},
     [SHARES] = {"shares", {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128}, 13, NULL, "split: CTAs a row"},
 };
 
@@ -284,9 +287,12 @@ static cluster_numbers cluster_of(const spec_t *s, const qn_config *c)
     return n;
 }
 
-static int cluster_registers(const cluster_numbers *n, const qn_config *c)
+// About what cluster.cu needs, read off its builds; beyond the cap it would spill.
+static int cluster_registers(const spec_t *s, const cluster_numbers *n, const qn_config *c)
 {
-    return 40 + n->vectors * (c->value[KEEP] ? 9 : 5); // about what cluster.cu needs; beyond it the loads wait
+    int extras = s->temperature || s->token ? 6 : 0;
+    if (c->value[KEEP] == KEEP_MAXIMA) return 40 + extras + n->vectors * 3;
+    return element_bytes(s) == 4 ? 32 + extras + n->vectors * 4 : 40 + extras + n->vectors * 8;
 }
 
 static quern_status plan_cluster(const spec_t *s, const qn_arch *arch, const qn_config *c, qn_kernel_plan *k)
@@ -302,12 +308,12 @@ static quern_status plan_cluster(const spec_t *s, const qn_arch *arch, const qn_
         return qn_fail(QUERN_NO_PLAN, "plan=cluster cluster=%d block=%d group=%d has %d group maxima, K=%lld needs %lld; lower group",
                        c->value[CLUSTER], c->value[BLOCK], c->value[GROUP], n.maxima, (long long)s->K, (long long)(2 * s->K));
     }
-    if (c->value[THRESHOLD] && n.maxima > 1024) {
-        return qn_fail(QUERN_NO_PLAN, "plan=cluster threshold=bisect: %d group maxima, at most 1024; raise group", n.maxima);
+    if (c->value[THRESHOLD] == BY_BISECTION && n.maxima > 1024) {
+        return qn_fail(QUERN_NO_PLAN, "plan=cluster threshold=bisection: %d group maxima, at most 1024; raise group", n.maxima);
     }
-    if (n.vectors > 32 || cluster_registers(&n, c) > registers) {
+    if (n.vectors > 32 || cluster_registers(s, &n, c) > registers) {
         return qn_fail(QUERN_NO_PLAN, "plan=cluster: %d vectors a thread need about %d registers, block=%d ctas=%d leave %d",
-                       n.vectors, cluster_registers(&n, c), c->value[BLOCK], c->value[CTAS], registers);
+                       n.vectors, cluster_registers(s, &n, c), c->value[BLOCK], c->value[CTAS], registers);
     }
     if (n.list < 32 || n.list % 2) {
         return qn_fail(QUERN_NO_PLAN, "plan=cluster local_k=%d: a list has %d entries, at least 32; raise local_k", c->value[LOCAL_K],
@@ -319,8 +325,8 @@ static quern_status plan_cluster(const spec_t *s, const qn_arch *arch, const qn_
     k->dynamic_shared = n.shared_bytes;
     qn_plan_constant(k, "VECTORS", n.vectors);
     qn_plan_constant(k, "GROUP", c->value[GROUP]);
-    qn_plan_constant(k, "LOOK_AGAIN", !c->value[KEEP]);
-    qn_plan_constant(k, "SEARCH", c->value[THRESHOLD]);
+    qn_plan_constant(k, "LOOK_AGAIN", c->value[KEEP] == KEEP_MAXIMA);
+    qn_plan_constant(k, "SEARCH", c->value[THRESHOLD] == BY_BISECTION);
     add_list_constants(k, n.slots, n.sorted, n.bins);
     return QUERN_OK;
 }
@@ -353,8 +359,10 @@ static bool choose_cluster(const spec_t *s, const qn_arch *arch, int64_t rows, q
     c->value[LOCAL_K] = choice_at_least(LOCAL_K, local_k < 1 ? 1 : (int)local_k);
     c->value[CLUSTER] = cluster;
     c->value[GROUP] = group < 1 ? 1 : group > 32 ? 32 : (int)group;
-    c->value[THRESHOLD] = s->K <= 50;
-    c->value[KEEP] = cluster_of(s, c).vectors < 8;
+    c->value[THRESHOLD] = s->K <= 50 ? BY_BISECTION : BY_BINS;
+    c->value[KEEP] = KEEP_VECTORS;
+    cluster_numbers n = cluster_of(s, c);
+    if (cluster_registers(s, &n, c) > arch->registers_sm / (block * c->value[CTAS])) c->value[KEEP] = KEEP_MAXIMA;
     return true;
 }
 

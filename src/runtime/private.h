@@ -67,7 +67,7 @@ struct quern {
     // settings, fixed by quern_open
     quern_mode mode; // never DEFAULT
     quern_toolchain toolchain;
-    quern_tuning tuning; // never DEFAULT
+    quern_tuning tuning;                                        // never DEFAULT
     int busy_timeout_ms, flight_timeout_ms, compile_timeout_ms; // -1: none
     int compile_threads;
     int64_t cap_bytes;

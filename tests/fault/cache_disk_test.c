@@ -280,6 +280,22 @@ static void a_full_disk_is_called_full_and_an_error_an_error(void **state)
     qn_sqlite_close(&store);
 }
 
+static void a_file_system_that_became_read_only_is_read_only(void **state)
+{
+    (void)state;
+    cache_copy_file(cache_golden("good-v1.db"), file);
+    quern_store store = cache_open(file);
+
+    assert_int_equal(cache_get(&store, 1), QUERN_OK);
+    fault_vfs_set(
+        (fault_plan){.kinds = FAULT_OPEN, .at = 1, .for_ever = true, .code = SQLITE_CANTOPEN, .error = EROFS});
+    assert_int_equal(cache_put(&store, 4), QUERN_STORE_READ_ONLY);
+    assert_int_equal(cache_get(&store, 1), QUERN_OK);
+    fault_vfs_set((fault_plan){0});
+    assert_int_equal(cache_put(&store, 4), QUERN_OK);
+    qn_sqlite_close(&store);
+}
+
 // ---- RLIMIT_FSIZE, with SIGXFSZ as it is in every process: deadly
 
 static int put_under_a_size_limit(void *user)
@@ -348,6 +364,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_full_disk_is_called_full_and_an_error_an_error),
+        TEST(a_file_system_that_became_read_only_is_read_only),
         TEST(no_failing_call_of_any_operation_harms_the_database),
         TEST(no_failing_call_while_a_database_is_made_harms_it),
         TEST(a_repair_that_fails_can_be_repeated),

@@ -69,7 +69,7 @@ static void shared_memory(const Params &p, unsigned t)
     if (p.which != 22) a[t] = t;
     switch (p.which) {
     case 20: { QN_SHARED_ARRAY(unsigned, c, 4096); c[t] = 0; break; }
-    case 21: a[t + 1 + p.zero] = 1; break;                        // thread 127 leaves the piece
+    case 21: if (t == 127) a[t + 1 + p.zero] = 1; break;          // leaves the piece
     case 22: p.out[0] = b[t]; break;                              // nothing wrote it
     case 23: p.out[0] = a[127 - t]; break;                        // another warp's, without a barrier
     case 24: __syncthreads(); b[t] = a[127 - t]; a[t] = 0; break; // written while others read
