@@ -52,14 +52,9 @@ static void redirect(ucontext_t *context)
 static void *pc_of(const ucontext_t *context) { return reinterpret_cast<void *>(context->uc_mcontext.gregs[REG_RIP]); }
 static void **frame_of(const ucontext_t *context) { return reinterpret_cast<void **>(context->uc_mcontext.gregs[REG_RBP]); }
 #else
-static void redirect(ucontext_t *)
-{
-    _exit(5);
-}
-static void *pc_of(const ucontext_t *)
-{
-    return nullptr;
-}
+static void redirect(ucontext_t *) { _exit(5); }
+static void *pc_of(const ucontext_t *) { return nullptr; }
+static void **frame_of(const ucontext_t *) { return nullptr; }
 #endif
 
 static void on_signal(int number, siginfo_t *info, void *context)

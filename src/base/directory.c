@@ -93,9 +93,11 @@ static quern_status check_last(const char *path)
                        path, (unsigned)info.st_uid, (unsigned)geteuid());
     }
     if (info.st_mode & (S_IWGRP | S_IWOTH)) {
-        return qn_fail(QUERN_UNSAFE_PATH,
-                       "'%s' is writable by others (mode %04o): kernels in it could be replaced; chmod go-w it", path,
-                       (unsigned)(info.st_mode & 07777));
+        return qn_fail(
+            QUERN_UNSAFE_PATH,
+            "'%s' is writable by others (mode %04o): kernels in it could be replaced; chmod go-w it, or choose a "
+            "folder of your own",
+            path, (unsigned)(info.st_mode & 07777));
     }
     return QUERN_OK;
 }

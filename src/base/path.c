@@ -16,8 +16,7 @@ const char *qn_environment(const char *name, bool ignore)
     return value && *value ? value : NULL;
 }
 
-// Puts an absolute path; a relative one, which only $QUERN_CACHE_DIR may be, counts from where the process stands now.
-static void put_absolute(qn_text *directory, const char *path)
+void qn_path_absolute(const char *path, qn_text *directory)
 {
     if (path[0] != '/') {
         char *here = getcwd(NULL, 0);
@@ -55,7 +54,7 @@ void qn_cache_directory(bool ignore_environment, qn_text *directory)
     const char *xdg = qn_environment("XDG_CACHE_HOME", ignore_environment);
 
     if (own)
-        put_absolute(directory, own);
+        qn_path_absolute(own, directory);
     else if (xdg && xdg[0] == '/')
         qn_text_putf(directory, "%s/quern", xdg);
     else

@@ -20,6 +20,9 @@ quern_status qn_directory_prepare(const char *directory);
 // The same checks without making anything.
 quern_status qn_directory_check(const char *directory);
 
+// Puts the path, made absolute by where the process stands now. Puts nothing when that is not known.
+void qn_path_absolute(const char *path, qn_text *absolute);
+
 bool qn_is_network_fs(const char *path, const char **kind); // by statfs: nfs, lustre, gpfs, cifs, smb2, fuse, 9p, afs…
 
 // Reads a whole file in place of what content held. FILE_ERROR with the reason.

@@ -10,6 +10,7 @@
 
 enum { KEPT = 3, MAX_GENERATIONS = 24, CONTENDERS = 4, FINAL_TURNS = 2, PATIENCE = 2 };
 static const double kScreeningShare = 0.85; // of the time; the rest is for the final
+static const double kGridShare = 0.35;      // of the time, when there is a grid
 static const double kHopeless = 3.0;        // times the best: such a candidate is not timed exactly
 
 typedef struct hunt {
@@ -19,6 +20,7 @@ typedef struct hunt {
     qn_search *search;
     qn_configs known; // of every trial, in its order
     double began, screening_end;
+    double end; // of the generations: earlier than screening_end when a grid is to follow
 } hunt;
 
 static double us_of(const qn_trial *trial)
@@ -107,10 +109,10 @@ static void time_trial(hunt *h, size_t index, int repeats, double limit_us)
 
 // ---- a generation
 
-static void screen(hunt *h, size_t first)
+static void screen(hunt *h, size_t first, double end)
 {
     const qn_search *search = h->search;
-    for (size_t i = first; i < search->count && !is_over(h, h->screening_end); i++) {
+    for (size_t i = first; i < search->count && !is_over(h, end); i++) {
         size_t best = fastest(search);
         double limit = best < search->count ? kHopeless * us_of(&search->trial[best]) : 0;
         time_trial(h, i, h->options->first_repeats, limit);
@@ -149,7 +151,7 @@ static quern_status halve(hunt *h, size_t first)
     for (int repeats = 2 * h->options->first_repeats; repeats < h->options->repeats; repeats *= 2) {
         if (alive < KEPT) alive = KEPT;
         size_t count = leaders(h->search, index, alive);
-        for (size_t i = 0; i < count && !is_over(h, h->screening_end); i++)
+        for (size_t i = 0; i < count && !is_over(h, h->end); i++)
             if (h->search->trial[index[i]].repeats < repeats) time_trial(h, index[i], repeats, 0);
         if (alive == KEPT) break;
         alive /= 2;
@@ -202,9 +204,9 @@ static quern_status generations(hunt *h)
     size_t first = 0;
     for (int g = 0; g < MAX_GENERATIONS && stale < PATIENCE; g++) {
         QN_TRY(announce(h, first));
-        screen(h, first);
+        screen(h, first, h->end);
         QN_TRY(halve(h, first));
-        if (is_over(h, h->screening_end)) return QUERN_OK;
+        if (is_over(h, h->end)) return QUERN_OK;
         size_t best = fastest(h->search);
         if (best == h->search->count) break;
         bool better = best_us == 0 || us_of(&h->search->trial[best]) < 0.99 * best_us;
@@ -227,7 +229,7 @@ static quern_status grid(hunt *h)
     QN_TRY(qn_space_grid(h->space, &from, o->grid_knob, o->grid_other, &h->known));
     QN_TRY(add_trials(h));
     QN_TRY(announce(h, first));
-    screen(h, first);
+    screen(h, first, h->screening_end);
     return QUERN_OK;
 }
 
@@ -258,6 +260,10 @@ static bool is_right(hunt *h, size_t index)
     quern_status status = h->timer->check(h->timer->self, &trial->config);
     if (status != QUERN_OK) note_failure(trial, status);
     qn_message_restore(&mark);
+    // Without a library's choice to gain on, small gains count again.
+    for (size_t i = 0; status != QUERN_OK && index == 0 && i < h->search->count; i++)
+        if (h->search->trial[i].status && !strcmp(h->search->trial[i].status, QN_TUNE_EQUAL))
+            h->search->trial[i].status = QN_TUNE_SLOWER, *h->search->trial[i].note = 0;
     return status == QUERN_OK;
 }
 
@@ -295,30 +301,37 @@ static void declare(qn_search *search, size_t index)
     note_losers(search);
 }
 
+// The next to try: the fastest that has neither failed nor been passed over, and gains enough; else the library's own.
+static size_t next_contender(qn_search *search, const size_t *index, size_t count)
+{
+    for (;;) {
+        size_t best = search->count;
+        for (size_t i = 0; i < count; i++) {
+            const qn_trial *trial = &search->trial[index[i]];
+            if (!trial->repeats || strcmp(trial->status, QN_TUNE_SLOWER)) continue;
+            if (best == search->count || us_of(trial) < us_of(&search->trial[best])) best = index[i];
+        }
+        bool own_counts = search->trial[0].repeats && best != 0 && best != search->count;
+        if (!own_counts || gains_enough(&search->trial[best], &search->trial[0])) return best;
+        if (!strcmp(search->trial[best].status, QN_TUNE_SLOWER)) return 0; // it is not even faster
+    }
+}
+
 static quern_status final(hunt *h)
 {
     qn_search *search = h->search;
+    if (!search->trial[0].status && h->timer->stopped(h->timer->self))
+        return qn_fail(QUERN_CANCELLED, "stopped before anything was timed");
+    if (!search->trial[0].status) time_trial(h, 0, h->options->first_repeats, 0);
     size_t index[CONTENDERS + 1], count = leaders(search, index, CONTENDERS);
     bool has_own = false;
     for (size_t i = 0; i < count; i++) has_own |= index[i] == 0;
     if (!has_own && search->trial[0].repeats) index[count++] = 0;
     QN_TRY(h->timer->announce(h->timer->self, NULL, 0));
     duel(h, index, count);
-    for (size_t tried = 0; tried < search->count; tried++) {
-        size_t best = search->count;
-        for (size_t i = 0; i < count; i++) {
-            const qn_trial *trial = &search->trial[index[i]];
-            if (!trial->repeats || trial->status != QN_TUNE_SLOWER) continue;
-            if (best == search->count || us_of(trial) < us_of(&search->trial[best])) best = index[i];
-        }
+    for (size_t tried = 0; tried <= count; tried++) {
+        size_t best = next_contender(search, index, count);
         if (best == search->count) break;
-        bool own_counts = search->trial[0].repeats && best != 0;
-        if (own_counts && !gains_enough(&search->trial[best], &search->trial[0])) {
-            if (search->trial[best].status == QN_TUNE_SLOWER)
-                best = 0; // no gain at all: it is the own choice's turn
-            else
-                continue;
-        }
         if (!is_right(h, best)) continue;
         declare(search, best);
         return QUERN_OK;
@@ -335,7 +348,8 @@ quern_status qn_search_run(const qn_space *space, const qn_search_options *optio
     hunt h = {.space = space, .options = options, .timer = timer, .search = search, .known = QN_CONFIGS_INIT};
     *search = (qn_search){0};
     h.began = timer->seconds(timer->self);
-    h.screening_end = h.began + kScreeningShare * options->seconds;
+    h.screening_end = h.end = h.began + kScreeningShare * options->seconds;
+    if (options->grid_knob != options->grid_other) h.end -= kGridShare * options->seconds;
     quern_status status = seed(&h);
     if (status == QUERN_OK) status = generations(&h);
     if (status == QUERN_OK) status = grid(&h);

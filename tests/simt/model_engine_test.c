@@ -207,7 +207,7 @@ static const misuse misuses[] = {
     { 56, SEEN_BY_ACCESS, "without a fence.proxy.async", 0, NULL },
     { 60, SEEN_BY_ACCESS, "whose group was not waited for|in flight", 0, NULL },
     { 61, SEEN_BY_ACCESS, "race|in flight|not waited for", 0, NULL },
-    { 70, SEEN_BY_ASAN | SEEN_BY_ACCESS, "use-after-poison|still uses", 0, NULL },
+    { 70, SEEN_BY_ASAN, "use-after-poison", 0, NULL },
     { 80, SEEN_BY_ACCESS, "still uses its shared memory|has ended", 2, NULL },
     { 81, SEEN_BY_ALL, "rank 2 in a cluster of 2", 2, NULL },
     { 82, SEEN_BY_ACCESS, "race", 2, NULL },

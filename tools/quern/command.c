@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/path.h"
 #include "cache/store.h"
 
 static char command_name[64]; // "warm", "bench runtime": of the options that were parsed, for "See 'quern NAME --help'"
@@ -235,8 +236,27 @@ static void print_log(void *user, quern_log_level level, const char *line)
     }
 }
 
+// The library would go on in memory, with a warning, when the folder of its database is not safe: who names the
+// database wants to know before anything is compiled.
+static quern_status check_folder(const char *file)
+{
+    qn_text folder = QN_TEXT_INIT;
+    qn_path_absolute(file, &folder);
+    quern_status status = qn_text_check(&folder);
+    if (status == QUERN_OK && !folder.length)
+        status = qn_fail(QUERN_FILE_ERROR, "%s is relative and the working directory is not known", file);
+    if (status == QUERN_OK) {
+        char *slash = strrchr(folder.bytes, '/');
+        slash[slash == folder.bytes] = 0;
+        if (qn_file_exists(folder.bytes)) status = qn_directory_check(folder.bytes); // else the probe says it
+    }
+    qn_text_fini(&folder);
+    return status;
+}
+
 static quern_status probe_database(const char *file)
 {
+    QN_TRY(check_folder(file));
     quern_store store;
     qn_sqlite_options options = {
         .file = file, .access = QN_SQLITE_READ_WRITE, .busy_timeout_ms = 5000, .cap_bytes = -1};
