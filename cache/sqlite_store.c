@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/path.h"
+
 // ---- SIGXFSZ
 
 void qn_signal_hold(sigset_t *old_mask, bool *was_pending)
@@ -119,25 +121,6 @@ void qn_use_end(qn_use *use)
 
 // ---- the public structure
 
-static char *absolute_path(const char *file)
-{
-    qn_text path = QN_TEXT_INIT;
-    char *here = NULL;
-
-    if (file[0] != '/') {
-        here = getcwd(NULL, 0);
-        if (!here) return NULL;
-        qn_text_putf(&path, "%s/", here);
-        free(here);
-    }
-    qn_text_puts(&path, file);
-    if (path.failed) {
-        qn_text_fini(&path);
-        return NULL;
-    }
-    return path.bytes;
-}
-
 quern_status qn_sqlite_open(const qn_sqlite_options *options, quern_store *out)
 {
     if (!options->file || !*options->file) return qn_fail(QUERN_MISSING_ARGUMENT, "a database needs a file name");
@@ -147,12 +130,15 @@ quern_status qn_sqlite_open(const qn_sqlite_options *options, quern_store *out)
     }
     qn_sqlite *store = calloc(1, sizeof *store);
     if (!store) return qn_fail(QUERN_OUT_OF_MEMORY, "no memory for a store");
-    store->file = absolute_path(options->file);
-    if (!store->file) {
+    qn_text file = QN_TEXT_INIT;
+    qn_path_absolute(options->file, &file);
+    if (file.failed || !file.length) {
         free(store);
-        return qn_fail(QUERN_STORE_OPEN, "%s: the current directory, from which this path starts, is not known: %s",
-                       options->file, strerror(errno));
+        qn_text_fini(&file);
+        return qn_fail(QUERN_STORE_OPEN, "%s: the current directory, from which this path starts, is not known",
+                       options->file);
     }
+    store->file = file.bytes;
     store->access = options->access;
     store->busy_timeout_ms = options->busy_timeout_ms;
     store->cap_bytes = options->cap_bytes;

@@ -555,7 +555,7 @@ struct quern_store {
  * The source defines one extern "C" __global__ function, `entry`, with one parameter: a structure passed by value. */
 typedef struct quern_custom {
     size_t size;
-    const char *source; /* complete CUDA C++ text; no #include is resolved */
+    const char *source; /* complete CUDA C++ text; an #include is refused */
     const char *entry;
     int threads; /* a CTA: 1 … 1024 */
     int cluster; /* CTAs a cluster: 0, 1 … 16 */
@@ -568,7 +568,7 @@ typedef struct quern_custom {
         sizeof(quern_custom), 0, 0, 0, 0, 0, 0                                                                         \
     }
 
-typedef struct quern_kernel quern_kernel; /* counted like an op */
+typedef struct quern_kernel quern_kernel; /* immutable; launched from any thread */
 
 /* As quern_prepare: compiles or finds the kernel and loads it. *kernel is to be given to quern_kernel_release. */
 QUERN_API quern_status quern_prepare_custom(quern *q, const quern_custom *custom, int device, quern_kernel **kernel);

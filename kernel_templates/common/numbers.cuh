@@ -22,3 +22,10 @@ QN_DEVICE float exp_accurate(float x)
     float power = ex2(high);
     return is_finite(high) ? fmaf(power, low * kLn2, power) : power;
 }
+
+// 2^x, to the last ulp where x is next to 0: there the approximation's error is larger than what x stands for.
+QN_DEVICE float ex2_near_zero(float x)
+{
+    const float y = x * kLn2;
+    return fabsf(y) < 0x1p-8f ? fmaf(y, fmaf(y, 0.5f + y * (1.f / 6.f), 1.f), 1.f) : ex2(x);
+}

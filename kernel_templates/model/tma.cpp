@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // cp.async.bulk.tensor: a box of a tensor to or from a swizzled tile of shared memory, landing late.
 //
-// The tile is dense, dimension 0 fastest; a byte's place is then moved by the swizzle, which acts on the shared-memory
-// address. Outside the tensor loads give the fill value and stores write nothing.
+// The tile is dense, dimension 0 fastest; only with a swizzle does a row that is narrower than the pattern's still take
+// the pattern's width. A byte's place is then moved by the swizzle, which acts on the shared-memory address. Outside the
+// tensor loads give the fill value and stores write nothing. Coordinate 0 must be a multiple of 16 bytes: the H200 stops
+// with an illegal instruction otherwise, which the manual does not say.
 #include "tma.h"
 
 #include "tensor_map.h"
@@ -18,7 +20,9 @@ struct Tile {
     int start[5];
     u32 count[5]; // elements of the tile by dimension
     int size;     // bytes of an element
-    u32 bytes;    // of the tile
+    u32 bytes;    // of the tile, as the mbarrier counts them
+    u32 rows, row_bytes;
+    u32 pitch;    // from row to row in shared memory
     u32 address;  // of the tile, as instructions see it
     u8 *staged;   // stores: the dense tile after the first step
     void *from;   // stores: the tile in shared memory
@@ -46,11 +50,11 @@ u32 swizzled(u32 a, int mode)
     }
 }
 
-// The tile's byte at the dense offset `at`: how far from the tile's start it lies in shared memory. Valid for 8 bytes on.
-ptrdiff_t placed(const Tile &tile, u32 at)
+// How far from the tile's start byte `at` of a row lies in shared memory. Valid for 8 bytes on.
+ptrdiff_t placed(const Tile &tile, u32 row, u32 at)
 {
-    u32 dense = tile.address + at;
-    return static_cast<ptrdiff_t>(swizzled(dense, tile.map.swizzle)) - static_cast<ptrdiff_t>(tile.address);
+    u32 address = tile.address + row * tile.pitch + at;
+    return static_cast<ptrdiff_t>(swizzled(address, tile.map.swizzle)) - static_cast<ptrdiff_t>(tile.address);
 }
 
 u32 tf32_rounded(u32 b)
@@ -60,12 +64,12 @@ u32 tf32_rounded(u32 b)
     return (b + 0xFFF + (b >> 13 & 1)) & ~0x1FFFu;
 }
 
-// Calls visit(dense offset, address of the tensor's element or 0 outside, elements) for each row of the tile.
+// Calls visit(row of the tile, address of the tensor's row, whether it exists) for each row of the tile.
 template <class Visit> void each_row(const Tile &tile, Visit visit)
 {
     const qm_tensor_map &m = tile.map;
     u32 at[5] = {0, 0, 0, 0, 0};
-    for (u32 row = 0; row * tile.count[0] * tile.size < tile.bytes; row++) {
+    for (u32 row = 0; row < tile.rows; row++) {
         u64 address = m.address;
         bool inside = true;
         for (int j = 1; j < m.rank; j++) {
@@ -73,7 +77,7 @@ template <class Visit> void each_row(const Tile &tile, Visit visit)
             inside = inside && c >= 0 && c <= static_cast<int64_t>(m.dim_less_1[j]);
             address += static_cast<u64>(c) * m.stride[j - 1];
         }
-        visit(row * tile.count[0] * tile.size, address, inside);
+        visit(row, address, inside);
         for (int j = 1; j < m.rank && ++at[j] == tile.count[j]; j++) at[j] = 0;
     }
 }
@@ -94,45 +98,60 @@ void *device(u64 address)
     return reinterpret_cast<void *>(address);
 }
 
+void *first_inside(const Tile &tile, u64 row_address, Span in)
+{
+    return device(row_address + static_cast<u64>(tile.start[0] + static_cast<int64_t>(in.first)) * tile.size);
+}
+
 void land_load(Tile &tile)
 {
     bool round = tile.map.type == QM_TENSOR_TF32 || tile.map.type == QM_TENSOR_TF32_FTZ;
-    u32 row_bytes = tile.count[0] * tile.size;
-    u8 row[256 * 8];
-    each_row(tile, [&](u32 dense, u64 address, bool inside) {
-        for (u32 i = 0; i < row_bytes; i++) row[i] = tile.map.fill ? (i & 1 ? 0x7F : 0xF7) : 0;
+    u8 line[256 * 8];
+    each_row(tile, [&](u32 row, u64 address, bool inside) {
+        for (u32 i = 0; i < tile.row_bytes; i++) line[i] = tile.map.fill ? (i & 1 ? 0x7F : 0xF7) : 0;
         Span in = span_of(tile, inside);
         if (in.first < in.last)
-            raw_copy(row + in.first * tile.size, device(address + (tile.start[0] + int64_t(in.first)) * tile.size),
-                     (in.last - in.first) * tile.size);
+            raw_copy(line + in.first * tile.size, first_inside(tile, address, in), (in.last - in.first) * tile.size);
         for (u32 i = in.first; round && i < in.last; i++) {
             u32 word;
-            memcpy(&word, row + 4 * i, 4);
+            memcpy(&word, line + 4 * i, 4);
             word = tf32_rounded(word);
-            memcpy(row + 4 * i, &word, 4);
+            memcpy(line + 4 * i, &word, 4);
         }
         for (int t = 0; t < tile.targets; t++)
-            for (u32 i = 0; i < row_bytes; i += 8)
-                raw_copy(static_cast<char *>(tile.to[t]) + placed(tile, dense + i), row + i, 8);
+            for (u32 i = 0; i < tile.row_bytes; i += 8)
+                raw_copy(static_cast<char *>(tile.to[t]) + placed(tile, row, i), line + i, 8);
     });
 }
 
 void read_tile(Tile &tile)
 {
     tile.staged = staging_take(tile.bytes);
-    for (u32 i = 0; i < tile.bytes; i += 8)
-        raw_copy(tile.staged + i, static_cast<char *>(tile.from) + placed(tile, i), 8);
+    for (u32 row = 0; row < tile.rows; row++)
+        for (u32 i = 0; i < tile.row_bytes; i += 8)
+            raw_copy(tile.staged + row * tile.row_bytes + i, static_cast<char *>(tile.from) + placed(tile, row, i), 8);
 }
 
 void land_store(Tile &tile)
 {
-    each_row(tile, [&](u32 dense, u64 address, bool inside) {
+    each_row(tile, [&](u32 row, u64 address, bool inside) {
         Span in = span_of(tile, inside);
         if (in.first < in.last)
-            raw_copy(device(address + (tile.start[0] + int64_t(in.first)) * tile.size),
-                     tile.staged + dense + in.first * tile.size, (in.last - in.first) * tile.size);
+            raw_copy(first_inside(tile, address, in), tile.staged + row * tile.row_bytes + in.first * tile.size,
+                     (in.last - in.first) * tile.size);
     });
     staging_give_back(tile.staged);
+}
+
+// Calls visit(offset from the tile's start, bytes) for the runs of shared memory that the tile takes.
+template <class Visit> void each_run(const Tile &tile, Visit visit)
+{
+    if (tile.pitch == tile.row_bytes) {
+        visit(0, tile.bytes);
+        return;
+    }
+    for (u32 row = 0; row < tile.rows; row++)
+        for (u32 i = 0; i < tile.row_bytes; i += 16) visit(placed(tile, row, i) & ~static_cast<ptrdiff_t>(15), 16);
 }
 
 qm_tensor_map map_of(const void *map, Place at)
@@ -155,13 +174,19 @@ Tile tile_of(const void *map, const void *shared, int dims, const int *coordinat
     if (m.interleave) fail(at, "interleaved layouts (%d) are not modelled", m.interleave);
     if (m.swizzle > 3) need_arch(100, 0, false, at);
     tile.size = kSize[m.type];
-    tile.bytes = tile.size;
+    tile.rows = 1;
     for (int j = 0; j < dims; j++) {
         u32 step = j ? m.step[j] : 1; // without interleave, dimension 0's is not used
         tile.start[j] = coordinates[j];
         tile.count[j] = (m.box[j] + step - 1) / step;
-        tile.bytes *= tile.count[j];
+        if (j) tile.rows *= tile.count[j];
     }
+    tile.row_bytes = tile.count[0] * tile.size;
+    tile.bytes = tile.rows * tile.row_bytes;
+    u32 width = m.swizzle == 0 ? 0 : m.swizzle < 3 ? 16u << m.swizzle : 128;
+    tile.pitch = tile.row_bytes < width ? width : tile.row_bytes;
+    if (static_cast<int64_t>(tile.start[0]) * tile.size % 16)
+        fail(at, "coordinate 0 is %d elements of %d bytes: must be a multiple of 16 bytes", tile.start[0], tile.size);
     if (!is_shared(shared)) fail(at, "the tile %p is not in shared memory", shared);
     tile.address = shared_address(shared, at);
     if (tile.address % 128) fail(at, "the tile's address %#x is not aligned to 128 bytes", tile.address);
@@ -179,13 +204,12 @@ void tensor_load(void *to, const void *map, void *bar, u32 ranks, int dims, cons
     each_row(tile, [&](u32, u64 address, bool inside) {
         Span in = span_of(tile, inside);
         if (in.first < in.last)
-            async_source(op, device(address + (tile.start[0] + int64_t(in.first)) * tile.size),
-                         (in.last - in.first) * tile.size, true);
+            async_source(op, first_inside(tile, address, in), (in.last - in.first) * tile.size, true);
     });
     for (u32 r = 0; r < 16; r++) {
         if (ranks ? !(ranks >> r & 1) : r != self->rank) continue;
-        void *target = ranks ? map_shared(to, r, at) : to;
-        async_target(op, target, tile.bytes, true);
+        char *target = static_cast<char *>(ranks ? map_shared(to, r, at) : to);
+        each_run(tile, [&](ptrdiff_t offset, u32 bytes) { async_target(op, target + offset, bytes, true); });
         async_signal_tx(op, ranks ? map_shared(bar, r, at) : bar, tile.bytes);
         tile.to[tile.targets++] = target;
     }
@@ -196,16 +220,16 @@ void tensor_store(const void *map, const void *from, int dims, const int *coordi
 {
     Tile tile = tile_of(map, from, dims, coordinates, at);
     for (int j = 0; j < dims; j++)
-        if (coordinates[j] < 0)
-            fail(at, "coordinate %d is %d: a store's coordinates are not negative", j, coordinates[j]);
+        if (coordinates[j] < 0) fail(at, "coordinate %d is %d: a store's coordinates are not negative", j, coordinates[j]);
     tile.from = const_cast<void *>(from);
     Async *op = async_begin(at);
-    async_source(op, from, tile.bytes, true);
+    each_run(tile, [&](ptrdiff_t offset, u32 bytes) {
+        async_source(op, static_cast<const char *>(from) + offset, bytes, true);
+    });
     each_row(tile, [&](u32, u64 address, bool inside) {
         Span in = span_of(tile, inside);
         if (in.first < in.last)
-            async_target(op, device(address + (tile.start[0] + int64_t(in.first)) * tile.size),
-                         (in.last - in.first) * tile.size, true);
+            async_target(op, first_inside(tile, address, in), (in.last - in.first) * tile.size, true);
     });
     async_join(op, GROUP_BULK, self->thread);
     async_launch(op, tile, read_tile, land_store);

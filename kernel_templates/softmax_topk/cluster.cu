@@ -384,19 +384,18 @@ struct Totals {
     float sum;                   // relative to the maximum; the same in every thread of the cluster
 };
 
+// A lane a record.
 QN_DEVICE Totals totals_of(const Shared &s, float temperature)
 {
-    Totals t = {0, 0, 0, 0.f};
-    for (u32 c = 0; c < CLUSTER; c++) t.top = max(t.top, s.record[c].y);
-    const Exponent whole = exponent_near(key_value(t.top), temperature);
-    for (u32 c = 0; c < CLUSTER; c++) {
-        const uint4 record = s.record[c];
-        const float sum = __uint_as_float(record.z);
-        t.candidates = (t.candidates + (record.x & ~(u32)kFull)) | ((t.candidates | record.x) & kFull);
-        t.before += record.w;
-        if (sum != 0.f) t.sum += sum * ex2(exponent_near(key_value(record.y), temperature).offset - whole.offset);
+    const uint4 record = lane_index() < CLUSTER ? s.record[lane_index()] : make_uint4(0, 0, 0, 0);
+    const u32 full = __any_sync(kFullMask, (record.x & kFull) != 0) ? (u32)kFull : 0u;
+    Totals t = {warp_max(record.y), warp_sum(record.x & ~(u32)kFull) | full, warp_sum(record.w), 0.f};
+    if constexpr (kNeedsSum) {
+        const Exponent whole = exponent_near(key_value(t.top), temperature);
+        float sum = __uint_as_float(record.z);
+        if (sum != 0.f) sum *= ex2(exponent_near(key_value(record.y), temperature).offset - whole.offset);
+        t.sum = sum_from_offset(warp_sum(sum), key_value(t.top), whole);
     }
-    t.sum = sum_from_offset(t.sum, key_value(t.top), whole);
     return t;
 }
 
@@ -439,12 +438,18 @@ QN_DEVICE void store_merged(const Shared &s, const softmax_topk_params &p, i64 r
     if (thread_index() == 0) store_once(p, row, softmax, before);
 }
 
-// ---- the rows that one CTA ends alone: full lists, a sum over the winners, an odd temperature
+// ---- the rows that one CTA ends alone: full lists, a sum over the winners or to be made again
+
+// The row has probabilities, but not from what was added: an odd temperature, or logits near f32's end.
+QN_DEVICE bool needs_sum_again(const Totals &t, float temperature)
+{
+    if (!kNeedsSum || !softmax_is_defined(key_value(t.top), temperature)) return false;
+    return !is_finite(t.sum) || exponent_near(0.f, temperature).scale == 0.f;
+}
 
 QN_DEVICE bool ends_alone(const Totals &t, float temperature)
 {
-    const bool odd = kNeedsSum && exponent_near(0.f, temperature).scale == 0.f;
-    return kTopkNorm || odd || t.candidates < kK || (t.candidates & kFull);
+    return kTopkNorm || needs_sum_again(t, temperature) || t.candidates < kK || (t.candidates & kFull);
 }
 
 // The winners in order, in the shared memory of whichever way found them.
@@ -469,10 +474,8 @@ QN_NOINLINE void finish_alone(const softmax_topk_params &p, i64 row)
     const float temperature = row_temperature(p, row);
     const Totals t = totals_of(s, temperature);
     const u64 *winner = winners_alone(s, r, t);
-    const float max = key_value(candidate_key(winner[0]));
     float sum = t.sum;
-    if (kNeedsSum && softmax_is_defined(max, temperature) && exponent_near(0.f, temperature).scale == 0.f)
-        sum = sum_against(r, 0, r.count, max, temperature, s.sums);
+    if (needs_sum_again(t, temperature)) sum = sum_against(r, 0, r.count, key_value(t.top), temperature, s.sums);
     u32 before = t.before;
     if constexpr (TOKEN) before = token_rank(p, row, r, before, s.scratch);
     store_row(p, row, winner, sum, before, reinterpret_cast<float *>(s.top));

@@ -104,7 +104,8 @@ QN_DEVICE Threshold sample_threshold(const Row &row, u32 begin, u32 end, u32 *bi
         atomicMax(&found[kFoundSmallest], ~keys[i]);
     }
     __syncthreads();
-    Threshold t = {~found[kFoundSmallest], 0, end, largest - spare, largest};
+    Threshold t = {~found[kFoundSmallest], ~found[kFoundSmallest], end, largest - spare, largest};
+    if (t.low == Element::kKeyNaN) return t; // no key is above it: ties of NaNs have no cut
     t.high = t.low + 1;
     if (t.low == found[kFoundLargest] && count >= 8) t.cut = sample_cut(begin, vectors, found[kFoundBefore], count);
     return t;

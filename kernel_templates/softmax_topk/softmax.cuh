@@ -43,7 +43,7 @@ QN_DEVICE bool sum_is_usable(float sum, float max, const Exponent &e)
 }
 QN_DEVICE float sum_from_offset(float sum, float max, const Exponent &e)
 {
-    return sum * ex2(-fmaf(max, e.scale, -e.offset));
+    return sum * ex2_near_zero(-fmaf(max, e.scale, -e.offset));
 }
 
 // A running sum of many terms whose rounding errors are kept aside, so that its length does not matter.

@@ -126,7 +126,7 @@ QN_DEVICE void stream_tile(const Shared &s, const Share &share, u32 base, const 
 #pragma unroll
             for (u32 q = 0; q < kPerVector; q += 2) even += weight(y[q], exponent), odd += weight(y[q + 1], exponent);
         }
-        if constexpr (TOKEN) stream.before += token_count(token, v, y);
+        if constexpr (TOKEN) stream.before += !kEnds || v < share.end ? token_count(token, v, y) : 0u;
         if constexpr (RANK > 0) push(s, filter, bound, at_cut, !kEnds || v < share.end, x[u], v, stream);
     }
     if constexpr (kLongRow) long_sum_add(stream.sum, even + odd);

@@ -170,13 +170,13 @@ static bool take(void *user, const char *name, bool only_loaded)
     return true;
 }
 
-static quern_status load(const char *file, qn_nvrtc *to)
+static quern_status load(const char *file, bool ignore_environment, qn_nvrtc *to)
 {
     attempt a;
     quern_status status = QUERN_OK;
 
     memset(&a, 0, sizeof a);
-    if (qn_nvrtc_search(file, take, &a)) {
+    if (qn_nvrtc_search(file, ignore_environment, take, &a)) {
         *to = a.nvrtc;
     } else {
         status =
@@ -190,13 +190,13 @@ static quern_status load(const char *file, qn_nvrtc *to)
 }
 
 // Loads and publishes; gives the one that is kept.
-static quern_status load_and_keep(const char *file, const qn_nvrtc **kept)
+static quern_status load_and_keep(const char *file, bool ignore_environment, const qn_nvrtc **kept)
 {
     qn_nvrtc *made = malloc(sizeof *made);
     const qn_nvrtc *first = NULL;
 
     if (!made) return qn_fail(QUERN_OUT_OF_MEMORY, "no memory for NVRTC's table");
-    quern_status status = load(file, made);
+    quern_status status = load(file, ignore_environment, made);
     if (status == QUERN_OK && atomic_compare_exchange_strong(&current, &first, made)) {
         *kept = made;
         return QUERN_OK;
@@ -206,12 +206,12 @@ static quern_status load_and_keep(const char *file, const qn_nvrtc **kept)
     return status;
 }
 
-quern_status qn_nvrtc_load(const char *file, const qn_nvrtc **nvrtc)
+quern_status qn_nvrtc_load(const char *file, bool ignore_environment, const qn_nvrtc **nvrtc)
 {
     const qn_nvrtc *have = atomic_load_explicit(&replacement, memory_order_acquire);
 
     if (!have) have = atomic_load_explicit(&current, memory_order_acquire);
-    if (!have) QN_TRY(load_and_keep(file, &have));
+    if (!have) QN_TRY(load_and_keep(file, ignore_environment, &have));
     *nvrtc = have;
     return QUERN_OK;
 }

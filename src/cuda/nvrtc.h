@@ -27,9 +27,9 @@ typedef struct qn_nvrtc {
     char identity[96]; // "nvrtc 13.0 build <GNU build-id>", or "nvrtc 12.0 sum <XXH3-128>": the toolchain column
 } qn_nvrtc;
 
-// Loads NVRTC (file, or the search of jitcache.md §4 when NULL). The first success stays for the process.
-// NVRTC_NOT_FOUND lists each path tried and why it failed.
-quern_status qn_nvrtc_load(const char *file, const qn_nvrtc **nvrtc);
+// Loads NVRTC (file, or when NULL the search of nvrtc_search.c). The first success stays for the process, whatever is
+// asked for later. NVRTC_NOT_FOUND lists each path tried and why it failed.
+quern_status qn_nvrtc_load(const char *file, bool ignore_environment, const qn_nvrtc **nvrtc);
 void qn_nvrtc_replace(const qn_nvrtc *fake); // tests; NULL goes back
 
 // Whether this NVRTC compiles for an architecture, by its list and, for suffixed names, its version.

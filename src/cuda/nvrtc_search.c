@@ -125,14 +125,15 @@ static bool try_versions(search *s, const char *pattern)
     return taken;
 }
 
-bool qn_nvrtc_search(const char *file, qn_nvrtc_try try, void *user)
+bool qn_nvrtc_search(const char *file, bool ignore_environment, qn_nvrtc_try try, void *user)
 {
     search s = {try, user, {NULL, NULL}};
 
     if (file) return try(user, file, false);
     order_sonames(&s);
     return try_names(&s, true) || try_beside_cudart(&s) || try_names(&s, false) ||
-           try_toolkit(&s, qn_environment("CUDA_PATH", false)) || try_toolkit(&s, qn_environment("CUDA_HOME", false)) ||
+           try_toolkit(&s, qn_environment("CUDA_PATH", ignore_environment)) ||
+           try_toolkit(&s, qn_environment("CUDA_HOME", ignore_environment)) ||
            try_toolkit(&s, "/usr/local/cuda") || try_versions(&s, "/usr/local/cuda-13*") ||
            try_versions(&s, "/usr/local/cuda-12*");
 }

@@ -9,7 +9,8 @@
 // true ends the search.
 typedef bool (*qn_nvrtc_try)(void *user, const char *name, bool only_loaded);
 
-// file (NULL: none) is the only candidate when given. Returns whether some candidate was taken.
-bool qn_nvrtc_search(const char *file, qn_nvrtc_try try, void *user);
+// file (NULL: none) is the only candidate when given; ignore_environment: neither CUDA_PATH nor CUDA_HOME is looked at.
+// Returns whether some candidate was taken.
+bool qn_nvrtc_search(const char *file, bool ignore_environment, qn_nvrtc_try try, void *user);
 
 #endif

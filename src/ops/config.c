@@ -6,7 +6,7 @@
 
 #include "ops/field.h"
 
-static bool is_choice(const qn_knob *knob, int64_t value)
+bool qn_knob_has(const qn_knob *knob, int64_t value)
 {
     for (size_t i = 0; i < knob->choice_count; i++) {
         if (knob->choices[i] == value) return true;
@@ -21,7 +21,7 @@ void qn_config_write(const qn_family *family, const qn_config *config, qn_text *
     for (size_t i = 0; i < family->knob_count; i++) {
         const qn_knob *knob = &family->knobs[i];
         int value = config->value[i];
-        if (value == 0 && !is_choice(knob, 0)) continue;
+        if (value == 0 && !qn_knob_has(knob, 0)) continue;
         const char *word = qn_name_of(knob->names, value);
         if (word)
             qn_text_putf(text, "%s%s=%s", between, knob->name, word);
@@ -67,7 +67,7 @@ static quern_status read_choice(const qn_knob *knob, const char *value, int32_t 
         if (!strcmp(name->name, value)) number = name->value, found = true;
     }
     if (!found && !knob->names) found = qn_parse_int(value, &number);
-    if (!found || !is_choice(knob, number)) return bad_choice(knob, value);
+    if (!found || !qn_knob_has(knob, number)) return bad_choice(knob, value);
     *choice = (int32_t)number;
     return QUERN_OK;
 }

@@ -164,6 +164,11 @@ int64_t qn_spec_number(const qn_family *family, const quern_spec *spec, const ch
 enum { QN_DESCRIPTOR_WORDS = 40 };
 size_t qn_spec_descriptor(const qn_family *family, const quern_spec *spec, uint64_t words[QN_DESCRIPTOR_WORDS]);
 
+// ---- generic over the buckets (ops/buckets.c)
+
+// What consecutive buckets are called together: "rows 1..4" to "rows 15..30" is "rows 1..30".
+void qn_buckets_name(const qn_family *family, size_t first, size_t last, char *text, size_t bytes);
+
 // ---- generic over the tensors (ops/args.c)
 
 // Nulls of tensors that the spec demands (MISSING_ARGUMENT), alignment to the element (MISALIGNED), rank-2 strides
@@ -179,6 +184,7 @@ quern_status qn_args_from_names(const qn_family *family, const quern_argument *a
                                 quern_args *args);
 
 // ---- generic over the knobs (ops/config.c)
+bool qn_knob_has(const qn_knob *knob, int64_t value); // whether it is one of the choices
 void qn_config_write(const qn_family *family, const qn_config *config, qn_text *text); // "plan=cluster block=512 …"
 quern_status qn_config_parse(const qn_family *family, const char *text, qn_config *config);
 

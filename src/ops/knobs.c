@@ -7,13 +7,6 @@
 
 #include "ops/family.h"
 
-static bool is_choice(const qn_knob *knob, int value)
-{
-    for (size_t i = 0; i < knob->choice_count; i++)
-        if (knob->choices[i] == value) return true;
-    return false;
-}
-
 static bool is_same_kernel(const qn_kernel_plan *a, const qn_kernel_plan *b)
 {
     if (strcmp(a->template_path, b->template_path) || strcmp(a->entry, b->entry) || a->threads != b->threads ||
@@ -58,7 +51,7 @@ static bool complete(const qn_family *family, const qn_config *config, qn_config
     memset(full, 0, sizeof *full);
     *given = 0;
     for (size_t k = 0; k < family->knob_count; k++) {
-        bool has = is_choice(&family->knobs[k], config->value[k]);
+        bool has = qn_knob_has(&family->knobs[k], config->value[k]);
         if (!has && config->value[k]) return false;
         full->value[k] = has ? config->value[k] : family->knobs[k].choices[0];
         *given |= (uint32_t)has << k;

@@ -186,7 +186,7 @@ static quern_status compile_first(quern *q, const qn_device *device, qn_batch *b
     for (size_t i = 0; i < device->target_count; i++) any_plan |= batches[i].count > 0;
     if (!any_plan) return raise_refusal(refused);
     if (q->mode == QUERN_MODE_STRICT) return strict_miss(q, batches, device->target_count);
-    QN_TRY(qn_nvrtc_load(q->nvrtc_file, &nvrtc));
+    QN_TRY(qn_nvrtc_load(q->nvrtc_file, q->ignore_environment, &nvrtc));
     for (size_t i = 0; i < device->target_count; i++) {
         if (!batches[i].count || !qn_nvrtc_has_arch(nvrtc, device->targets[i])) continue;
         *found = i;

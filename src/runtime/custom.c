@@ -11,7 +11,6 @@ enum { MAX_THREADS = 1024, MAX_CLUSTER = 16, MAX_PARAMETERS = 4096, MAX_GRID_YZ 
 struct quern_kernel {
     quern *q;
     const qn_driver *driver;
-    _Atomic size_t references;
     qn_stage stage;
     size_t parameter_bytes;
 };
@@ -34,6 +33,22 @@ static quern_status check_entry(const char *entry)
     return QUERN_OK;
 }
 
+// NVRTC looks for quoted names in the working directory: what it found there would not be in the key.
+static quern_status check_includes(const char *source)
+{
+    int number = 1;
+    for (const char *line = source; line; number++) {
+        const char *at = line + strspn(line, " \t");
+        if (*at == '#' && !strncmp(at + 1 + strspn(at + 1, " \t"), "include", strlen("include")))
+            return qn_fail(QUERN_BAD_ARGUMENT,
+                           "custom.source, line %d: \"%.*s\": no #include is resolved; put the text in its place",
+                           number, (int)strcspn(at, "\r\n"), at);
+        line = strchr(line, '\n');
+        if (line) line++;
+    }
+    return QUERN_OK;
+}
+
 static quern_status check_range(const char *name, int64_t value, int64_t max)
 {
     if (value >= 0 && value <= max) return QUERN_OK;
@@ -45,6 +60,7 @@ static quern_status check_custom(const quern_custom *custom)
     if (!custom->source || !custom->entry)
         return qn_fail(QUERN_MISSING_ARGUMENT, "custom.%s is NULL", custom->source ? "entry" : "source");
     QN_TRY(check_entry(custom->entry));
+    QN_TRY(check_includes(custom->source));
     if (custom->threads < 1 || custom->threads > MAX_THREADS)
         return qn_fail(QUERN_BAD_ARGUMENT, "custom.threads = %d: 1 … %d is allowed", custom->threads, MAX_THREADS);
     QN_TRY(check_range("cluster", custom->cluster, MAX_CLUSTER));
@@ -124,7 +140,6 @@ quern_status quern_prepare_custom(quern *q, const quern_custom *given, int ordin
         return status;
     }
     kernel->q = q;
-    atomic_init(&kernel->references, 1);
     qn_quern_retain(q);
     *out = kernel;
     return QUERN_OK;
@@ -162,7 +177,7 @@ quern_status quern_launch_packed(const quern_kernel *kernel, const uint32_t grid
 
 void quern_kernel_release(quern_kernel *kernel)
 {
-    if (!kernel || atomic_fetch_sub_explicit(&kernel->references, 1, memory_order_acq_rel) != 1) return;
+    if (!kernel) return;
     quern *q = kernel->q;
     qn_unload(q, (qn_entry *)kernel->stage.entry);
     free(kernel);

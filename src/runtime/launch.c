@@ -111,11 +111,8 @@ quern_status quern_launch_args(const quern_op *op, const quern_args *given, stru
 
 quern_status quern_launch(const quern_op *op, const quern_argument *arguments, size_t count, struct CUstream_st *stream)
 {
-    if (!op || (!arguments && count)) return qn_fail(QUERN_MISSING_ARGUMENT, "%s is NULL", !op ? "op" : "arguments");
+    if (!op) return qn_fail(QUERN_MISSING_ARGUMENT, "op is NULL");
     qn_any_args room;
-    memset(room.bytes, 0, op->family->args_bytes);
-    room.base.size = op->family->args_bytes;
-    room.base.family = op->family->name;
     QN_TRY(qn_args_from_names(op->family, arguments, count, &room.base));
     return quern_launch_args(op, &room.base, stream);
 }

@@ -184,6 +184,17 @@ static bool try_load(qn_process *process, const qn_driver *driver, CUdevice devi
     return ready;
 }
 
+// The message says both what the driver said and why there is no other image.
+static quern_status replace_refused(quern *q, qn_work *work)
+{
+    qn_message_mark why;
+    qn_message_save(&why);
+    quern_status status = qn_work_replace(q, work, why.text);
+    if (status == QUERN_OK) return QUERN_OK;
+    return qn_fail_in(status, "the stored image of %s was refused (%s) and cannot be made anew", work->entry_name,
+                      why.text);
+}
+
 quern_status qn_load(quern *q, const qn_driver *driver, CUdevice device, qn_work *work, qn_shape shape,
                      CUkernel *kernel)
 {
@@ -203,7 +214,7 @@ quern_status qn_load(quern *q, const qn_driver *driver, CUdevice device, qn_work
                               : is_second           ? "the stored image was refused and so was the one made anew"
                                                     : "the driver refuses a freshly compiled image",
                               work->entry_name, work->spec_text, work->arch->name);
-        QN_TRY(qn_work_replace(q, work, quern_message()));
+        QN_TRY(replace_refused(q, work));
     }
 }
 

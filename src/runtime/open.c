@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // quern_open, quern_close and the counters. Reads options and environment once, opens nothing: databases, NVRTC and the
 // driver are opened by the first call that needs them.
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +12,7 @@
 #include "runtime/private.h"
 
 enum { DEFAULT_BUSY_MS = 5000, DEFAULT_FLIGHT_MS = 60000, DEFAULT_COMPILE_MS = 120000, MAX_COMPILE_THREADS = 1024 };
-static const int64_t kDefaultCap = (int64_t)1 << 30;
+enum { DEFAULT_CAP_BYTES = 1 << 30 };
 
 int64_t qn_now_ms(void)
 {
@@ -122,16 +121,10 @@ static quern_status take_path(const char *path, char **out)
     *out = NULL;
     if (!path || !*path) return QUERN_OK;
     qn_text text = QN_TEXT_INIT;
-    char here[PATH_MAX];
-    if (*path != '/') {
-        if (!getcwd(here, sizeof here))
-            return qn_fail(QUERN_FILE_ERROR, "\"%s\" is relative and the working directory is not known: %s", path,
-                           strerror(errno));
-        qn_text_puts(&text, here);
-        qn_text_puts(&text, "/");
-    }
-    qn_text_puts(&text, path);
+    qn_path_absolute(path, &text);
     quern_status status = qn_text_check(&text);
+    if (status == QUERN_OK && !text.length)
+        status = qn_fail(QUERN_FILE_ERROR, "\"%s\" is relative and the working directory is not known", path);
     if (status == QUERN_OK && !(*out = qn_strdup(text.bytes)))
         status = qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: a path");
     qn_text_fini(&text);
@@ -189,7 +182,7 @@ static quern_status take_cache_file(quern *q, const quern_options *o)
 
 static quern_status take_options(quern *q, const quern_options *o)
 {
-    bool ignore = o->ignore_environment;
+    bool ignore = q->ignore_environment = o->ignore_environment;
     q->log = (qn_log){o->log, o->log_user};
     q->cancel = o->cancel, q->cancel_user = o->cancel_user;
     q->toolchain = o->toolchain;
@@ -197,12 +190,12 @@ static quern_status take_options(quern *q, const quern_options *o)
     q->flight_timeout_ms = o->flight_timeout_ms ? o->flight_timeout_ms : DEFAULT_FLIGHT_MS;
     q->compile_timeout_ms = o->compile_timeout_ms ? o->compile_timeout_ms : DEFAULT_COMPILE_MS;
     q->compile_threads = o->compile_threads;
-    q->cap_bytes = o->cache_cap_bytes ? o->cache_cap_bytes : kDefaultCap;
+    q->cap_bytes = o->cache_cap_bytes ? o->cache_cap_bytes : DEFAULT_CAP_BYTES;
     q->line_info = o->line_info, q->allow_network_fs = o->allow_network_fs;
     QN_TRY(take_modes(q, o));
     QN_TRY(take_library(o->nvrtc_file, "QUERN_NVRTC", ignore, &q->nvrtc_file));
     QN_TRY(take_library(o->driver_file, NULL, ignore, &q->driver_file));
-    QN_TRY(take_path(qn_environment("QUERN_TEMPLATES", ignore), &q->template_dir));
+    QN_TRY(take_path(o->template_dir ? o->template_dir : qn_environment("QUERN_TEMPLATES", ignore), &q->template_dir));
     if (q->mode == QUERN_MODE_OFF) return QUERN_OK;
     QN_TRY(take_sealed(q, o->sealed_files ? o->sealed_files : qn_environment("QUERN_SEALED", ignore)));
     if (!o->store) return take_cache_file(q, o);

@@ -60,26 +60,10 @@ static quern_status make_batch(void *user, const qn_arch *arch, qn_batch *batch)
 
 // ---- the op
 
-// "rows 1..4" and "rows 9..16" are "rows 1..16".
-static void join_names(const char *first, const char *last, char *text, size_t bytes)
-{
-    const char *dots = strstr(first, ".."), *end = strstr(last, "..");
-    if (!end) end = strrchr(last, ' ');
-    if (!strcmp(first, last) || !end) {
-        snprintf(text, bytes, "%s", first);
-        return;
-    }
-    end += *end == '.' ? 2 : 1;
-    snprintf(text, bytes, "%.*s..%s", (int)(dots ? (size_t)(dots - first) : strlen(first)), first, end);
-}
-
 static void describe_variant(const qn_family *family, const qn_variant *from, qn_op_variant *to)
 {
-    char first[sizeof to->sizes_text / 2] = "", last[sizeof to->sizes_text / 2] = "";
     qn_text config = QN_TEXT_INIT;
-    family->bucket_name(from->first_bucket, first, sizeof first);
-    family->bucket_name(from->last_bucket, last, sizeof last);
-    join_names(first, last, to->sizes_text, sizeof to->sizes_text);
+    qn_buckets_name(family, from->first_bucket, from->last_bucket, to->sizes_text, sizeof to->sizes_text);
     qn_config_write(family, &from->config, &config);
     snprintf(to->config_text, sizeof to->config_text, "%s", qn_text_string(&config));
     memcpy(to->chosen, from->chosen, sizeof to->chosen);

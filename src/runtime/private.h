@@ -71,7 +71,7 @@ struct quern {
     int busy_timeout_ms, flight_timeout_ms, compile_timeout_ms; // -1: none
     int compile_threads;
     int64_t cap_bytes;
-    bool line_info, allow_network_fs;
+    bool line_info, allow_network_fs, ignore_environment;
     char *cache_file; // absolute; NULL: none
     char *sealed[QN_MAX_SEALED];
     size_t sealed_count;

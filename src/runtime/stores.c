@@ -187,7 +187,7 @@ quern_status qn_stores_find(quern *q, qn_process *process, qn_work *work, bool *
     *failed = false;
     if (q->toolchain == QUERN_TOOLCHAIN_EXACT) {
         const qn_nvrtc *nvrtc;
-        QN_TRY(qn_nvrtc_load(q->nvrtc_file, &nvrtc));
+        QN_TRY(qn_nvrtc_load(q->nvrtc_file, q->ignore_environment, &nvrtc));
         toolchain = nvrtc->identity;
     }
     qn_process_open_stores(q, process);
@@ -249,8 +249,8 @@ static void read_tuned(quern *q, qn_process *process, size_t index, const char *
     quern_status status = qn_sqlite_tune_read(store, spec_text, QN_TUNE_BEST, list);
     if (status == QUERN_OK) return;
     leave_alone_if_busy(q, process, index, status);
-    qn_warn_once(q, warning_of(q, index), "cache", "%s: tuning results could not be read: %s: %s", store_name(q, index),
-                 quern_status_name(status), quern_message());
+    qn_warn_once(q, warning_of(q, index), "cache", "%s could not be asked, what it has of tuning results and kernels is not used: %s: %s",
+                 store_name(q, index), quern_status_name(status), quern_message());
 }
 
 void qn_stores_tuned(quern *q, qn_process *process, const char *spec_text, qn_tune_list *list)

@@ -14,10 +14,12 @@ void qn_sizes_write(const qn_family *family, const void *sizes, qn_text *text)
     }
 }
 
-// Messages may have several lines; a note is one.
+// Messages may have several lines; a note is one, and a cut one ends with a whole character.
 static void clean(const char *note, char *out, size_t bytes)
 {
-    snprintf(out, bytes, "%s", note);
+    size_t length = (size_t)snprintf(out, bytes, "%s", note);
+    if (length + 1 >= bytes)
+        for (length = bytes - 1; length && (out[length - 1] & 0x80); length--) out[length - 1] = 0;
     for (char *c = out; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7F) *c = ' ';
 }

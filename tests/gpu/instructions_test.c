@@ -28,7 +28,7 @@ static void load_kernel(const gpu *g, const instruction_file *file, loaded *l)
     char arch[48];
     CUkernel kernel;
     qn_compiled compiled = {0};
-    if (qn_nvrtc_load(NULL, &nvrtc) != QUERN_OK) fail_msg("%s", quern_message());
+    if (qn_nvrtc_load(NULL, false, &nvrtc) != QUERN_OK) fail_msg("%s", quern_message());
     if (instruction_source(file, g->arch, &source) != QUERN_OK) fail_msg("%s", quern_message());
     snprintf(arch, sizeof arch, "--gpu-architecture=%s", g->arch->name);
     const char *options[] = {arch, "--std=c++17"};

@@ -149,15 +149,30 @@ static hostile_case case_of_base(const base *b)
     return c;
 }
 
+static void apply(const pattern *p, hostile_case *c)
+{
+    c->fill = p->fill, c->a = p->a, c->b = p->b, c->p = p->p, c->q = p->q;
+    if (c->a < 0) c->a = c->spec.K - 2 - c->a;
+}
+
+bool hostile_pattern(size_t index, const quern_softmax_topk_spec *spec, int64_t rows, hostile_case *c)
+{
+    if (index >= QN_COUNT(patterns)) return false;
+    *c = (hostile_case){.tags = HOSTILE_GPU, .spec = *spec, .rows = rows, .seed = index};
+    apply(&patterns[index], c);
+    snprintf(c->name, sizeof c->name, "%s", patterns[index].name);
+    write_text(c);
+    return true;
+}
+
 static void add_patterns(list *l)
 {
     for (size_t b = 0; b < QN_COUNT(bases); b++) {
         for (size_t i = 0; i < QN_COUNT(patterns); i++) {
             const pattern *p = &patterns[i];
             hostile_case c = case_of_base(&bases[b]);
-            c.fill = p->fill, c.a = p->a, c.b = p->b, c.p = p->p, c.q = p->q;
+            apply(p, &c);
             c.seed = 1000 * b + i;
-            if (c.a < 0) c.a = c.spec.K - 2 - c.a;
             add(l, c, "%s_%s", bases[b].name, p->name);
         }
     }

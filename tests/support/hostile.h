@@ -59,6 +59,10 @@ struct hostile_case {
 // The list, made at the first call (not from several threads); lives as long as the process.
 const hostile_case *hostile_cases(size_t *count);
 
+// Pattern `index` of the list (ordinary, then hostile) on a spec of the caller's, packed rows: what the tuner checks its
+// candidates with. False past the last.
+bool hostile_pattern(size_t index, const quern_softmax_topk_spec *spec, int64_t rows, hostile_case *c);
+
 // A case drawn from a seed: shape, dtype, features, layout, data. large: V up to 200,000, else up to 3,000.
 hostile_case hostile_draw(uint64_t seed, bool large);
 

@@ -18,7 +18,7 @@ static const char tiny[] = "extern \"C\" __global__ void tiny(float *x) { x[thre
 static const qn_nvrtc *real_nvrtc(void)
 {
     const qn_nvrtc *nvrtc;
-    if (qn_nvrtc_load(qn_environment("QUERN_NVRTC", false), &nvrtc) == QUERN_OK) return nvrtc;
+    if (qn_nvrtc_load(qn_environment("QUERN_NVRTC", false), false, &nvrtc) == QUERN_OK) return nvrtc;
     print_message("no NVRTC here: %s\n", quern_message());
     skip();
     return NULL;
@@ -191,7 +191,7 @@ static void an_old_nvrtc_compiles_without_a_limit(void **state)
 
     (void)state;
     fake_nvrtc_install(12, 0);
-    assert_int_equal(qn_nvrtc_load(NULL, &nvrtc), QUERN_OK);
+    assert_int_equal(qn_nvrtc_load(NULL, false, &nvrtc), QUERN_OK);
     assert_null(nvrtc->nvrtcSetFlowCallback);
     fake_nvrtc.delay_ms = 50;
     assert_int_equal(compile(nvrtc, tiny, "sm_90a", &request, &compiled), QUERN_OK);
@@ -211,7 +211,7 @@ static void the_fake_counts_fails_and_waits(void **state)
 
     (void)state;
     fake_nvrtc_install(13, 0);
-    assert_int_equal(qn_nvrtc_load(NULL, &nvrtc), QUERN_OK);
+    assert_int_equal(qn_nvrtc_load(NULL, false, &nvrtc), QUERN_OK);
     fake_nvrtc.registers = 77;
     fake_nvrtc.shared_bytes = 640;
     fake_nvrtc.local_bytes = 16;

@@ -17,7 +17,7 @@
 static const qn_nvrtc *real_nvrtc(void)
 {
     const qn_nvrtc *nvrtc;
-    if (qn_nvrtc_load(qn_environment("QUERN_NVRTC", false), &nvrtc) == QUERN_OK) return nvrtc;
+    if (qn_nvrtc_load(qn_environment("QUERN_NVRTC", false), false, &nvrtc) == QUERN_OK) return nvrtc;
     print_message("no NVRTC here: %s\n", quern_message());
     skip();
     return NULL;
@@ -131,7 +131,7 @@ static void sample(qn_text *image)
     qn_compiled compiled;
 
     fake_nvrtc_remove();
-    if (qn_nvrtc_load(qn_environment("QUERN_NVRTC", false), &nvrtc) == QUERN_OK) {
+    if (qn_nvrtc_load(qn_environment("QUERN_NVRTC", false), false, &nvrtc) == QUERN_OK) {
         compile(nvrtc, framed, "sm_90a", &compiled);
         qn_text_put(image, compiled.image.bytes, compiled.image.length);
         qn_compiled_fini(&compiled);

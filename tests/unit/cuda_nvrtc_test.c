@@ -22,7 +22,7 @@
 static const qn_nvrtc *real_nvrtc(void)
 {
     const qn_nvrtc *nvrtc;
-    if (qn_nvrtc_load(qn_environment("QUERN_NVRTC", false), &nvrtc) == QUERN_OK) return nvrtc;
+    if (qn_nvrtc_load(qn_environment("QUERN_NVRTC", false), false, &nvrtc) == QUERN_OK) return nvrtc;
     print_message("no NVRTC here: %s\n", quern_message());
     skip();
     return NULL;
@@ -35,7 +35,7 @@ static void a_missing_file_is_named_with_the_reason(void **state)
     const qn_nvrtc *nvrtc = (const qn_nvrtc *)&nvrtc;
 
     (void)state;
-    assert_int_equal(qn_nvrtc_load("/nowhere/libnvrtc.so.13", &nvrtc), QUERN_NVRTC_NOT_FOUND);
+    assert_int_equal(qn_nvrtc_load("/nowhere/libnvrtc.so.13", false, &nvrtc), QUERN_NVRTC_NOT_FOUND);
     assert_ptr_equal(nvrtc, (const qn_nvrtc *)&nvrtc);
     assert_non_null(strstr(quern_message(), "/nowhere/libnvrtc.so.13: "));
     assert_non_null(strstr(quern_message(), "No such file"));
@@ -47,7 +47,7 @@ static void a_library_that_is_no_nvrtc_is_refused(void **state)
     const qn_nvrtc *nvrtc;
 
     (void)state;
-    assert_int_equal(qn_nvrtc_load("libc.so.6", &nvrtc), QUERN_NVRTC_NOT_FOUND);
+    assert_int_equal(qn_nvrtc_load("libc.so.6", false, &nvrtc), QUERN_NVRTC_NOT_FOUND);
     assert_non_null(strstr(quern_message(), "libc.so.6: has no function nvrtcVersion"));
 }
 
@@ -109,7 +109,7 @@ static void candidates_come_in_the_order_that_is_promised(void **state)
     setenv("CUDA_PATH", root, 1);
     setenv("CUDA_HOME", path[1], 1);
 
-    assert_false(qn_nvrtc_search(NULL, note, &c));
+    assert_false(qn_nvrtc_search(NULL, false, note, &c));
 
     assert_true(c.only_loaded[0] && c.only_loaded[1] && !c.only_loaded[2]);
     assert_non_null(strstr(c.name[0], "libnvrtc.so.1"));
@@ -122,6 +122,10 @@ static void candidates_come_in_the_order_that_is_promised(void **state)
     assert_true(beside < loader && loader < cuda_path && cuda_path < cuda_home);
     if (qn_file_exists("/usr/local/cuda/lib64"))
         assert_true(cuda_home < index_of(&c, "/usr/local/cuda/lib64/libnvrtc.so.13"));
+    // Who ignores the environment gets all the others.
+    candidates ignoring = {.count = 0};
+    assert_false(qn_nvrtc_search(NULL, true, note, &ignoring));
+    assert_int_equal(ignoring.count, c.count - 4); // two folders exist, two names in each
 
     unsetenv("CUDA_PATH");
     unsetenv("CUDA_HOME");
@@ -137,7 +141,7 @@ static void a_named_file_is_the_only_candidate(void **state)
     candidates c = {.count = 0};
 
     (void)state;
-    assert_false(qn_nvrtc_search("/x/y", note, &c));
+    assert_false(qn_nvrtc_search("/x/y", false, note, &c));
     assert_int_equal(c.count, 1);
     assert_string_equal(c.name[0], "/x/y");
     assert_false(c.only_loaded[0]);
@@ -148,7 +152,7 @@ static void a_named_file_is_the_only_candidate(void **state)
 static void *load_one(void *user)
 {
     const qn_nvrtc *nvrtc = NULL;
-    if (qn_nvrtc_load(qn_environment("QUERN_NVRTC", false), &nvrtc) == QUERN_OK) *(const qn_nvrtc **)user = nvrtc;
+    if (qn_nvrtc_load(qn_environment("QUERN_NVRTC", false), false, &nvrtc) == QUERN_OK) *(const qn_nvrtc **)user = nvrtc;
     return NULL;
 }
 
@@ -181,7 +185,7 @@ static void the_identity_is_version_and_build_id_or_sum(void **state)
     assert_int_equal(minor, nvrtc->minor);
     assert_true(strlen(id) >= 16 && nvrtc->identity[used] == 0);
     // The first success stays, whatever is asked for later.
-    assert_int_equal(qn_nvrtc_load("/nowhere", &again), QUERN_OK);
+    assert_int_equal(qn_nvrtc_load("/nowhere", false, &again), QUERN_OK);
     assert_ptr_equal(again, nvrtc);
 }
 
@@ -205,7 +209,7 @@ static void assert_has(const char *name, bool wanted)
     const qn_nvrtc *nvrtc;
     const qn_arch *arch;
 
-    assert_int_equal(qn_nvrtc_load(NULL, &nvrtc), QUERN_OK);
+    assert_int_equal(qn_nvrtc_load(NULL, false, &nvrtc), QUERN_OK);
     assert_int_equal(qn_arch_find(name, &arch), QUERN_OK);
     if (qn_nvrtc_has_arch(nvrtc, arch) != wanted)
         fail_msg("%d.%d, %s: wanted %d", nvrtc->major, nvrtc->minor, name, wanted);

@@ -25,7 +25,7 @@ static quern_status compile(const char *source, const char *name, const qn_arch 
 
 static void need_nvrtc(void)
 {
-    if (!nvrtc && qn_nvrtc_load(NULL, &nvrtc) != QUERN_OK) {
+    if (!nvrtc && qn_nvrtc_load(NULL, false, &nvrtc) != QUERN_OK) {
         print_message("skipped: %s\n", quern_message());
         skip();
     }

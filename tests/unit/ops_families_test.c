@@ -121,6 +121,20 @@ static void a_buckets_sizes_are_in_the_bucket_and_in_range(void **state)
     }
 }
 
+static void consecutive_buckets_have_one_name(void **state)
+{
+    const qn_family *f = &qn_family_softmax_topk;
+    char name[64];
+
+    (void)state;
+    qn_buckets_name(f, 0, 0, name, sizeof name);
+    assert_string_equal(name, "rows 1..4");
+    qn_buckets_name(f, 0, 2, name, sizeof name);
+    assert_string_equal(name, "rows 1..30");
+    qn_buckets_name(f, 0, f->bucket_count - 1, name, sizeof name); // to the end, which no number is
+    assert_string_equal(name, "rows 1…");
+}
+
 static void find_knows_every_family_and_lists_them_for_a_wrong_name(void **state)
 {
     size_t count;
@@ -141,6 +155,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_familys_lists_agree),
         cmocka_unit_test(a_buckets_sizes_are_in_the_bucket_and_in_range),
+        cmocka_unit_test(consecutive_buckets_have_one_name),
         cmocka_unit_test(find_knows_every_family_and_lists_them_for_a_wrong_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

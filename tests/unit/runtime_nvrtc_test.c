@@ -37,7 +37,7 @@ static int tear_down(void **state)
 static void need_nvrtc(void)
 {
     const qn_nvrtc *nvrtc;
-    if (qn_nvrtc_load(getenv("QUERN_NVRTC"), &nvrtc) == QUERN_OK) return;
+    if (qn_nvrtc_load(getenv("QUERN_NVRTC"), false, &nvrtc) == QUERN_OK) return;
     print_message("no NVRTC here: %s\n", quern_message());
     skip();
 }

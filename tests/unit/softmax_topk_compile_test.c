@@ -234,7 +234,7 @@ static void skip_without_nvrtc(void)
 {
     const qn_nvrtc *nvrtc;
     const char *file = getenv("QUERN_NVRTC");
-    if (qn_nvrtc_load(file && *file ? file : NULL, &nvrtc) == QUERN_OK) return;
+    if (qn_nvrtc_load(file && *file ? file : NULL, false, &nvrtc) == QUERN_OK) return;
     print_message("skipped: no NVRTC: %s\n", quern_message());
     skip();
 }

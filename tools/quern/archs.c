@@ -37,7 +37,7 @@ static const qn_arch *target_of(int cc)
     const qn_arch *targets[8];
     const qn_nvrtc *nvrtc;
     size_t count = qn_arch_targets(cc, targets);
-    if (count > 0 && qn_nvrtc_load(qn_environment("QUERN_NVRTC", false), &nvrtc) == QUERN_OK)
+    if (count > 0 && qn_nvrtc_load(qn_environment("QUERN_NVRTC", false), false, &nvrtc) == QUERN_OK)
         for (size_t i = 0; i < count; i++)
             if (qn_nvrtc_has_arch(nvrtc, targets[i])) return targets[i];
     return count > 0 ? targets[0] : NULL;

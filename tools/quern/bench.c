@@ -2,9 +2,13 @@
 // `quern bench`: which bench, and what they share (bench.h).
 #include "bench.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+
+#include "base/path.h"
+#include "cuda/nvrtc.h"
 
 static const struct {
     const char *name;
@@ -80,6 +84,25 @@ static void version_text(int version, char *out, size_t bytes)
     snprintf(out, bytes, "%d.%d", version / 1000, version % 1000 / 10);
 }
 
+// The kernel driver's own version, "580.159.04"; false where the system does not tell.
+static bool driver_text(char *out, size_t bytes)
+{
+    qn_text content = QN_TEXT_INIT;
+    bool found = qn_file_read("/sys/module/nvidia/version", &content) == QUERN_OK;
+    if (found) snprintf(out, bytes, "%.*s", (int)strcspn(qn_text_string(&content), "\n"), qn_text_string(&content));
+    qn_text_fini(&content);
+    return found && *out;
+}
+
+static void add_software(cJSON *document)
+{
+    char driver[64] = "";
+    const qn_nvrtc *nvrtc;
+    if (qn_nvrtc_load(qn_environment("QUERN_NVRTC", false), false, &nvrtc) == QUERN_OK)
+        cJSON_AddStringToObject(document, "nvrtc", nvrtc->identity);
+    if (driver_text(driver, sizeof driver)) cJSON_AddStringToObject(document, "driver", driver);
+}
+
 cJSON *bench_document(const char *name, const device *d)
 {
     char date[32], version[16];
@@ -88,6 +111,7 @@ cJSON *bench_document(const char *name, const device *d)
     cJSON_AddStringToObject(document, "bench", name);
     cJSON_AddStringToObject(document, "quern", quern_version());
     cJSON_AddStringToObject(document, "date", date);
+    add_software(document);
     if (!d) return document;
     version_text(d->driver_version, version, sizeof version);
     cJSON_AddStringToObject(document, "device", d->name);
@@ -107,4 +131,23 @@ void bench_print_head(const char *name, const device *d)
     version_text(d->driver_version, version, sizeof version);
     printf("%s, %d SMs, L2 %lld MiB, driver for CUDA %s\n", d->name, d->sm_count, (long long)(d->l2_bytes >> 20),
            version);
+}
+
+// ---- times
+
+double bench_rounded(double value)
+{
+    if (!isfinite(value) || value == 0) return value;
+    double unit = pow(10, floor(log10(fabs(value))) - 4);
+    return unit < 1 ? round(value / unit) / round(1 / unit) : round(value / unit) * unit;
+}
+
+cJSON *bench_timing_json(const qn_timing *timing, size_t bytes)
+{
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddNumberToObject(json, "us_median", bench_rounded(timing->median_us));
+    cJSON_AddNumberToObject(json, "us_p10", bench_rounded(timing->low_us));
+    cJSON_AddNumberToObject(json, "us_p90", bench_rounded(timing->high_us));
+    cJSON_AddNumberToObject(json, "gb_per_s", bench_rounded((double)bytes / timing->median_us * 1e-3));
+    return json;
 }

@@ -24,9 +24,14 @@ typedef struct bench {
 quern_status bench_open(const command_settings *settings, int ordinal, int repeats, bench *b);
 void bench_close(bench *b);
 
-// {"bench": …, "device": …, "driver": …, "quern": …, "date": …, …}; the caller adds its results. device may be NULL.
+// {"bench": …, "quern": …, "date": …, "nvrtc": …, "device": …, "driver": …, …}; the caller adds its results. device may be
+// NULL. What can't be found out is left out.
 cJSON *bench_document(const char *name, const device *d);
 void bench_print_head(const char *name, const device *d);
+
+// {"us_median": …, "us_p10": …, "us_p90": …, "gb_per_s": …}; bytes: what a call reads at least
+cJSON *bench_timing_json(const qn_timing *timing, size_t bytes);
+double bench_rounded(double value); // to five digits, for reports
 
 quern_status bench_allocate(const bench *b, size_t bytes, CUdeviceptr *address);
 
@@ -52,6 +57,27 @@ CUdeviceptr bench_data_copy(const bench_data *data, size_t index); // of launch 
 // ---- a plain read of the same copies in the same rotation: the best of some shapes of a kernel that loads 16 bytes at
 // a time and takes the maximum
 quern_status bench_read(const bench *b, const bench_data *data, qn_timing *timing);
+
+// ---- peers: other libraries, in a Python process of their own on the same GPU (tools/bench/peers.py, which describes
+// the messages). The two take turns: while one works the other waits for a message.
+
+typedef struct bench_peers bench_peers;
+typedef struct bench_peers_options {
+    const char *which;  // "torch", or names of peers
+    const char *python; // the interpreter
+    const char *script; // NULL: beside this program or its sources
+    int device;
+} bench_peers_options;
+
+// Starts the process and waits until it has found its libraries. UNSUPPORTED: it has none, and says why.
+quern_status bench_peers_start(const bench_peers_options *options, bench_peers **peers);
+void bench_peers_stop(bench_peers *peers);                // NULL is allowed
+const cJSON *bench_peers_hello(const bench_peers *peers); // versions; what the peers are
+// Memory that both processes see, of this size from now on. Inputs have a number: *memory is NULL when these were given.
+quern_status bench_peers_inputs(bench_peers *peers, int64_t number, size_t bytes, void **memory);
+quern_status bench_peers_arrays(bench_peers *peers, size_t bytes, void **memory);
+// Sends a request, which it deletes, and waits for the answer, the caller's. INTERNAL when the answer is an error.
+quern_status bench_peers_ask(bench_peers *peers, cJSON *request, cJSON **answer);
 
 // ---- parts of `bench runtime`; each adds its rows
 

@@ -136,7 +136,7 @@ static void look_at_nvrtc(doctor *d)
 {
     const qn_nvrtc *nvrtc;
     qn_text known = QN_TEXT_INIT, unknown = QN_TEXT_INIT;
-    if (qn_nvrtc_load(qn_environment("QUERN_NVRTC", false), &nvrtc) != QUERN_OK) {
+    if (qn_nvrtc_load(qn_environment("QUERN_NVRTC", false), false, &nvrtc) != QUERN_OK) {
         say(d, "nvrtc", "none",
             "only compiling needs it: install a CUDA toolkit or the wheel nvidia-cuda-nvrtc, or set QUERN_NVRTC", "%s",
             quern_message());
@@ -222,7 +222,7 @@ static void look_at_database(doctor *d, const char *part, const char *file)
     if (status == QUERN_OK)
         say(d, part, "ok", NULL, "%s: %lld kernels, %.1f MiB, schema %d%s%s", file, (long long)info.entries,
             (double)info.file_bytes / 1048576, info.schema, info.sealed ? ", sealed" : "",
-            info.read_only ? ", read-only" : "");
+            !info.sealed && access(file, W_OK) != 0 ? ", read-only" : "");
     else
         say(d, part, "bad", "'quern cache verify' says more, 'quern cache repair' sets a damaged file aside", "%s",
             quern_message());
@@ -312,8 +312,8 @@ static void look_at_compiler(doctor *d)
 static void look_at_environment(doctor *d)
 {
     static const char *const names[] = {
-        "QUERN_CACHE_DIR", "QUERN_SEALED", "QUERN_NVRTC", "QUERN_TEMPLATES",     "QUERN_MODE", "QUERN_MODEL", "CXX",
-        "XDG_CACHE_HOME",  "CUDA_PATH",    "CUDA_HOME",   "CUDA_VISIBLE_DEVICES"};
+        "QUERN_CACHE_DIR", "QUERN_SEALED", "QUERN_NVRTC", "QUERN_TEMPLATES", "QUERN_MODE", "QUERN_TUNE", "QUERN_MODEL",
+        "CXX", "XDG_CACHE_HOME", "CUDA_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES"};
     for (size_t i = 0; i < QN_COUNT(names); i++) {
         const char *value = qn_environment(names[i], false);
         if (value) say(d, "environment", "ok", NULL, "%s=%s", names[i], value);

@@ -219,22 +219,6 @@ static const show_kind kinds[] = {
 
 // ---- which kernels
 
-// "rows 1..4" and "rows 15..30" → "rows 1..30"; and "rows 31…" → "rows 1…"
-static void range_text(const qn_family *family, const qn_variant *variant, char *out, size_t bytes)
-{
-    char first[48], last[48];
-    family->bucket_name(variant->first_bucket, first, sizeof first);
-    family->bucket_name(variant->last_bucket, last, sizeof last);
-    const char *from = strstr(first, ".."), *to = strstr(last, "..");
-    if (!to) to = strstr(last, "…");
-    if (variant->first_bucket == variant->last_bucket)
-        snprintf(out, bytes, "%s", first);
-    else if (to)
-        snprintf(out, bytes, "%.*s%s", from ? (int)(from - first) : (int)strlen(first), first, to);
-    else
-        snprintf(out, bytes, "%s to %s", first, last);
-}
-
 // Fills the family's sizes structure from the options. False: no size was given.
 static bool given_sizes(const show *s, void *sizes)
 {
@@ -254,7 +238,7 @@ static bool given_sizes(const show *s, void *sizes)
 static quern_status show_variant(show *s, const show_kind *kind, const qn_arch *arch, const qn_variant *variant)
 {
     shown k = {.arch = arch, .variant = variant};
-    range_text(s->family, variant, k.sizes, sizeof k.sizes);
+    qn_buckets_name(s->family, variant->first_bucket, variant->last_bucket, k.sizes, sizeof k.sizes);
     for (k.stage = 0; k.stage < variant->plan.stage_count; k.stage++) {
         k.plan = &variant->plan.stage[k.stage];
         QN_TRY(kind->each(s, &k));

@@ -479,9 +479,12 @@ class Tensor:
             self.strides.append(bytes_)
             bytes_ *= d
         self.bytes = (bytes_ + 3) // 4 * 4
-        self.tile_bytes = self.size
-        for n in self.counts:
-            self.tile_bytes *= n
+        assert start[0] * self.size % 16 == 0  # else an illegal instruction on the H200
+        self.row_bytes, self.rows = self.counts[0] * self.size, 1
+        for n in self.counts[1:]:
+            self.rows *= n
+        self.pitch = max(self.row_bytes, (0, 32, 64, 128)[swizzle])  # narrower rows take the pattern's width
+        self.span = self.rows * self.pitch
 
     def text(self, target, offset):
         join = lambda values: " ".join(str(v) for v in values)
@@ -497,10 +500,14 @@ class Tensor:
 
     def each(self):
         """(byte in shared memory, byte in the tensor or None) of every element."""
-        dense = 0
-        for index in tile_positions(len(self.dims), self.counts):
-            yield moved(dense, self.swizzle), self.address(index)
-            dense += self.size
+        for i, index in enumerate(tile_positions(len(self.dims), self.counts)):
+            row, column = divmod(i, self.counts[0])
+            yield moved(row * self.pitch + column * self.size, self.swizzle), self.address(index)
+
+    def header(self):
+        words = [c & 0xFFFFFFFF for c in self.start] + [0] * (5 - len(self.start))
+        words += [self.span // 4, self.rows * self.row_bytes]
+        return words + [0] * (64 - len(words))
 
 
 def bytes_of(words):
@@ -515,27 +522,23 @@ def load_case(w, rng, name, which, t, ctas=1):
     data = [rng.getrandbits(32) for _ in range(t.bytes // 4)]
     if t.kind == "tf32":
         data[:8] = [0x7F800001, 0xFF800000, 0x3F801000, 0x3F803000, 0x3F800FFF, 0x3F801001, 0x7F7FFFFF, 0x00001FFF]
-    source, tile = bytes_of(data), bytearray(t.tile_bytes)
+    source, tile = bytes_of(data), bytes_of([POISON] * (t.span // 4))
     outside = bytes([0xF7, 0x7F] * 4)[:t.size] if t.fill else bytes(t.size)
     for place, address in t.each():
         element = outside if address is None else bytes(source[address:address + t.size])
         if t.kind == "tf32" and address is not None:
             element = tf32_rounded(int.from_bytes(element, "little")).to_bytes(4, "little")
         tile[place:place + t.size] = element
-    header = [c & 0xFFFFFFFF for c in t.start] + [0] * (5 - len(t.start)) + [t.tile_bytes // 4]
-    words = header + [0] * (64 - len(header)) + data
-    w.case(name, which, words, [((90, 1000), words_of(tile) * ctas)], ctas=ctas, tensor_map=t.text("in", 64))
+    w.case(name, which, t.header() + data, [((90, 1000), words_of(tile) * ctas)], ctas=ctas, tensor_map=t.text("in", 64))
 
 
 def store_case(w, rng, name, which, t):
-    image = [rng.getrandbits(32) for _ in range(t.tile_bytes // 4)]
+    image = [rng.getrandbits(32) for _ in range(t.span // 4)]
     tile, target = bytes_of(image), bytes_of([POISON] * (t.bytes // 4))
     for place, address in t.each():
         if address is not None:
             target[address:address + t.size] = tile[place:place + t.size]
-    header = [c & 0xFFFFFFFF for c in t.start] + [0] * (5 - len(t.start)) + [len(image)]
-    words = header + [0] * (64 - len(header)) + image
-    w.case(name, which, words, [((90, 1000), words_of(target))], tensor_map=t.text("out", 0))
+    w.case(name, which, t.header() + image, [((90, 1000), words_of(target))], tensor_map=t.text("out", 0))
 
 
 def write_tma(folder):
@@ -543,41 +546,45 @@ def write_tma(folder):
     rng = random.Random("tma")
     load = lambda name, which, t, ctas=1: load_case(w, rng, name, which, t, ctas)
     load("load.1d", 1, Tensor("u32", [200], [64], [100]))
-    load("load.1d/both-ends-outside", 1, Tensor("u8", [40], [64], [-7]))
+    load("load.1d/both-ends-outside", 1, Tensor("u8", [40], [64], [-16]))
     load("load.2d", 2, Tensor("f32", [24, 10], [8, 6], [8, 2]))
-    load("load.2d/left-and-above", 2, Tensor("u16", [40, 9], [32, 6], [-9, -2]))
-    load("load.2d/right-and-below", 2, Tensor("u16", [40, 9], [32, 6], [17, 6]))
-    load("load.2d/nowhere", 2, Tensor("u16", [40, 9], [32, 4], [100, 100]))
-    load("load.2d/nan-fill-f16", 2, Tensor("f16", [40, 9], [32, 6], [-9, -2], fill=1))
-    load("load.2d/nan-fill-f32", 2, Tensor("f32", [12, 5], [8, 4], [9, 3], fill=1))
+    load("load.2d/left-and-above", 2, Tensor("u16", [40, 9], [32, 6], [-8, -2]))
+    load("load.2d/right-and-below", 2, Tensor("u16", [40, 9], [32, 6], [16, 6]))
+    load("load.2d/nowhere", 2, Tensor("u16", [40, 9], [32, 4], [104, 100]))
+    load("load.2d/nan-fill-f16", 2, Tensor("f16", [40, 9], [32, 6], [-8, -2], fill=1))
+    load("load.2d/nan-fill-f32", 2, Tensor("f32", [12, 5], [8, 4], [8, 3], fill=1))
     load("load.2d/tf32-rounds", 2, Tensor("tf32", [16, 6], [8, 4], [0, 0]))
     load("load.2d/tf32-rounds-nan-fill", 2, Tensor("tf32", [16, 6], [8, 4], [12, 3], fill=1))
-    load("load.2d/f64", 2, Tensor("f64", [10, 6], [4, 4], [7, 3]))
+    load("load.2d/f64", 2, Tensor("f64", [10, 6], [4, 4], [8, 3]))
     load("load.2d/swizzle-32", 2, Tensor("bf16", [48, 20], [16, 16], [16, 2], swizzle=1))
     load("load.2d/swizzle-64", 2, Tensor("bf16", [80, 20], [32, 16], [16, 2], swizzle=2))
     load("load.2d/swizzle-128", 2, Tensor("bf16", [128, 20], [64, 16], [16, 2], swizzle=3))
-    load("load.2d/swizzle-128-u8-outside", 2, Tensor("u8", [144, 20], [128, 16], [40, -3], swizzle=3))
-    load("load.2d/swizzle-64-f32", 2, Tensor("f32", [20, 20], [16, 8], [1, 1], swizzle=2))
+    load("load.2d/swizzle-128-u8-outside", 2, Tensor("u8", [144, 20], [128, 16], [48, -3], swizzle=3))
+    load("load.2d/swizzle-64-f32", 2, Tensor("f32", [20, 20], [16, 8], [8, 1], swizzle=2))
+    load("load.2d/swizzle-32-narrow", 2, Tensor("bf16", [128, 20], [8, 16], [16, 2], swizzle=1))
+    load("load.2d/swizzle-64-narrow", 2, Tensor("bf16", [128, 20], [16, 16], [16, 2], swizzle=2))
     load("load.2d/swizzle-128-narrow", 2, Tensor("bf16", [128, 20], [32, 16], [16, 2], swizzle=3))
+    load("load.2d/swizzle-128-narrow-48", 2, Tensor("bf16", [128, 20], [24, 9], [16, 2], swizzle=3))
     load("load.2d/steps", 2, Tensor("u32", [16, 20], [8, 9], [4, 1], steps=[1, 2]))
-    load("load.2d/padded-rows", 2, Tensor("u16", [40, 9], [32, 6], [3, 2], pad=48))
-    load("load.3d", 3, Tensor("u16", [24, 7, 5], [16, 4, 3], [4, 5, -1], swizzle=1))
-    load("load.3d/steps", 3, Tensor("u16", [24, 12, 9], [16, 7, 8], [4, 1, 2], steps=[1, 3, 4]))
-    load("load.4d", 4, Tensor("u8", [48, 5, 4, 3], [32, 3, 2, 2], [8, 3, 3, 1]))
-    load("load.5d", 5, Tensor("f32", [8, 3, 4, 3, 3], [4, 2, 2, 2, 2], [2, 2, -1, 2, 1]))
+    load("load.2d/padded-rows", 2, Tensor("u16", [40, 9], [32, 6], [16, 2], pad=48))
+    load("load.3d", 3, Tensor("u16", [24, 7, 5], [16, 4, 3], [16, 5, -1], swizzle=1))
+    load("load.3d/steps", 3, Tensor("u16", [24, 12, 9], [16, 7, 8], [8, 1, 2], steps=[1, 3, 4]))
+    load("load.4d", 4, Tensor("u8", [48, 5, 4, 3], [32, 3, 2, 2], [32, 3, 3, 1]))
+    load("load.5d", 5, Tensor("f32", [8, 3, 4, 3, 3], [4, 2, 2, 2, 2], [4, 2, -1, 2, 1]))
     store = lambda name, which, t: store_case(w, rng, name, which, t)
-    store("store.1d", 6, Tensor("u32", [100], [64], [50]))
+    store("store.1d", 6, Tensor("u32", [100], [64], [48]))
     store("store.2d", 7, Tensor("f32", [24, 10], [8, 6], [8, 2]))
-    store("store.2d/right-and-below", 7, Tensor("u16", [40, 9], [32, 6], [17, 6]))
+    store("store.2d/right-and-below", 7, Tensor("u16", [40, 9], [32, 6], [16, 6]))
     store("store.2d/swizzle-32", 7, Tensor("bf16", [48, 20], [16, 16], [16, 2], swizzle=1))
     store("store.2d/swizzle-64", 7, Tensor("bf16", [80, 20], [32, 16], [64, 2], swizzle=2))
     store("store.2d/swizzle-128", 7, Tensor("bf16", [128, 20], [64, 16], [16, 12], swizzle=3))
-    store("store.3d", 8, Tensor("u16", [24, 7, 5], [16, 4, 3], [4, 5, 3]))
-    store("store.4d", 9, Tensor("u8", [48, 5, 4, 3], [32, 3, 2, 2], [8, 3, 3, 1]))
-    store("store.5d", 10, Tensor("f32", [8, 3, 4, 3, 3], [4, 2, 2, 2, 2], [2, 2, 1, 2, 1]))
-    load("load.2d.multicast", 12, Tensor("bf16", [80, 20], [32, 8], [50, 14], swizzle=2), ctas=2)
-    load("load.3d.multicast", 13, Tensor("u16", [24, 7, 5], [16, 4, 2], [4, 5, -1]), ctas=2)
-    load("load.4d.multicast", 14, Tensor("u8", [48, 5, 4, 3], [32, 2, 2, 2], [8, 3, 3, 1]), ctas=2)
+    store("store.2d/swizzle-128-narrow", 7, Tensor("bf16", [128, 20], [32, 8], [16, 2], swizzle=3))
+    store("store.3d", 8, Tensor("u16", [24, 7, 5], [16, 4, 3], [16, 5, 3]))
+    store("store.4d", 9, Tensor("u8", [48, 5, 4, 3], [32, 3, 2, 2], [32, 3, 3, 1]))
+    store("store.5d", 10, Tensor("f32", [8, 3, 4, 3, 3], [4, 2, 2, 2, 2], [4, 2, 1, 2, 1]))
+    load("load.2d.multicast", 12, Tensor("bf16", [80, 20], [32, 8], [56, 14], swizzle=2), ctas=2)
+    load("load.3d.multicast", 13, Tensor("u16", [24, 7, 5], [16, 4, 2], [8, 5, -1]), ctas=2)
+    load("load.4d.multicast", 14, Tensor("u8", [48, 5, 4, 3], [32, 2, 2, 2], [16, 3, 3, 1]), ctas=2)
     w.close()
 
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cp.async.bulk.tensor. in: 5 coordinates, the tile's words, 64 words in all; then the tensor (loads, where the map
-// points) or the tile (stores; the map points to out). out: the tile as it lies in shared memory, or the tensor.
+// cp.async.bulk.tensor. in: 5 coordinates, the words that the tile spans in shared memory, its bytes, 64 words in all;
+// then the tensor (loads, where the map points) or the tile (stores; the map points to out). out: what the tile spans, in
+// shared memory, or the tensor.
 #include "case.cuh"
 
 #include "../../../kernel_templates/common/bulk.cuh"
@@ -50,11 +51,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) QN_ENTRY(const __grid_cons
         if (t == 0) store(which, &test.map, tile.words, c);
         return;
     }
+    for (u32 i = t; i < words; i += THREADS) tile.words[i] = 0xEEEEEEEEu;
+    fence_proxy_async_shared();
     if (t == 0) {
         prefetch_tensormap(&test.map);
         mbarrier_init(&bar, 1);
         fence_mbarrier_init();
-        mbarrier_arrive_expect_tx(&bar, 4 * words);
+        mbarrier_arrive_expect_tx(&bar, test.in[6]);
     }
     __syncwarp();
     if (which > 11) {
