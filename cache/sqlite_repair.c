@@ -184,7 +184,8 @@ static quern_status save_rows(saving *to, sqlite3 *from, const char *order)
     return status;
 }
 
-// Measurements can be made again: what cannot be read of them is no failure.
+// Which tables there were stands on the first page, and is lost with it. Measurements can be made again: what cannot be
+// read of them is no failure.
 static void save_tuning(qn_sqlite *store, sqlite3 *from)
 {
     qn_message_mark mark;

@@ -7,6 +7,7 @@ set -euo pipefail
 # shellcheck source=tools/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 mkdir -p "$build" "$build/demo"
+chmod go-w "$build/demo" # whatever the umask: a folder that others may write to is refused as a database's
 echo "demo: building into $build (log: $build/build.log)" >&2
 configure "$build"
 cmake --build "$build" -j "$jobs" --target quern_command >"$build/build.log" 2>&1 || { tail -40 "$build/build.log" >&2; exit 1; }

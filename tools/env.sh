@@ -12,5 +12,6 @@ configure() { # folder, cmake arguments…
   shift
   local include=()
   [ -e "$build/deps/include/cuda.h" ] && include=(-DQUERN_CUDA_INCLUDE="$build/deps/include")
-  cmake -S "$root" -B "$folder" "${include[@]}" "$@" >"$folder.log" 2>&1 || { cat "$folder.log" >&2; return 1; }
+  mkdir -p "$folder"
+  cmake -S "$root" -B "$folder" "${include[@]}" "$@" >"$folder/configure.log" 2>&1 || { cat "$folder/configure.log" >&2; return 1; }
 }

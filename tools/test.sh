@@ -16,7 +16,7 @@ run_build() { # folder, name, cmake arguments…
   shift 2
   step "build: $name"
   configure "$folder" -DQUERN_WERROR=ON "$@"
-  cmake --build "$folder" -j "$jobs" >"$folder.build.log" 2>&1 || { tail -60 "$folder.build.log" >&2; return 1; }
+  cmake --build "$folder" -j "$jobs" >"$folder/build.log" 2>&1 || { tail -60 "$folder/build.log" >&2; return 1; }
 }
 
 step "rules"

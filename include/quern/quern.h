@@ -216,8 +216,8 @@ typedef struct quern_options {
     const char *cache_file;   /* the user's database. Default: $QUERN_CACHE_DIR, else $XDG_CACHE_HOME/quern, else
                                       ~/.cache/quern (home from the passwd entry), and in it quern-v1.db; "" means none */
     const char *sealed_files; /* read-only databases asked first, in order, separated by ':'. $QUERN_SEALED */
-    const char *nvrtc_file;   /* libnvrtc to load. $QUERN_NVRTC */
-    const char *driver_file;  /* libcuda to load. Default: libcuda.so.1 */
+    const char *nvrtc_file;   /* libnvrtc to load, if this process has loaded none yet. $QUERN_NVRTC */
+    const char *driver_file;  /* libcuda to load, if this process has loaded none yet. Default: libcuda.so.1 */
     const char *template_dir; /* kernel templates in place of the embedded ones. $QUERN_TEMPLATES */
     quern_mode mode;          /* $QUERN_MODE: normal, read_only, strict, off */
     quern_toolchain toolchain;
@@ -243,7 +243,8 @@ typedef struct quern_options {
 
 /* Makes a quern. options may be NULL. Cheap: databases, NVRTC and the driver are opened when they are first needed.
  * A cache that cannot be used is not an error: compiled kernels are kept in memory and one warning is logged.
- * Fails with BAD_ARGUMENT (an option out of range), OUT_OF_MEMORY. */
+ * Fails with BAD_ARGUMENT (an option or a variable out of range), MISSING_ARGUMENT (a store without get or put),
+ * FILE_ERROR (a relative path, and no working directory), OUT_OF_MEMORY. */
 QUERN_API quern_status quern_open(const quern_options *options, quern **out);
 
 /* Frees everything; ops that are still held stay usable until they are released. NULL is allowed. Not while another
@@ -504,7 +505,8 @@ QUERN_API quern_status quern_spec_check(const quern_spec *spec);
  * 11  The host reference
  *
  * The same contract on host memory, in plain C, accumulated in f64: the oracle of tests and tuner, and what runs where
- * there is no GPU. args is the family's argument structure with host pointers (no workspace). Slow, single-threaded. */
+ * there is no GPU. args is the family's argument structure with host pointers (no workspace). Slow, single-threaded.
+ * Fails with spec statuses (10…16), as the launch does, and OUT_OF_MEMORY. */
 QUERN_API quern_status quern_reference(const quern_spec *spec, const quern_args *args);
 
 /* ---------------------------------------------------------------------------------------------------------------
@@ -573,7 +575,8 @@ typedef struct quern_kernel quern_kernel; /* immutable; launched from any thread
 /* As quern_prepare: compiles or finds the kernel and loads it. *kernel is to be given to quern_kernel_release. */
 QUERN_API quern_status quern_prepare_custom(quern *q, const quern_custom *custom, int device, quern_kernel **kernel);
 
-/* Launches grid[3] CTAs with a copy of *parameters (parameter_bytes of them). One driver call. */
+/* Launches grid[3] CTAs with a copy of *parameters (parameter_bytes of them). One driver call. Fails with BAD_SIZE,
+ * MISSING_ARGUMENT, LAUNCH_FAILED. */
 QUERN_API quern_status quern_launch_packed(const quern_kernel *kernel, const uint32_t grid[3], const void *parameters,
                                            size_t parameter_bytes, struct CUstream_st *stream);
 

@@ -8,15 +8,13 @@
 constexpr int kWarps = THREADS / kWarp;
 static_assert(THREADS % kWarp == 0 && THREADS >= 32 && THREADS <= 1024, "THREADS: whole warps, 32 to 1024");
 
-// Sum in a fixed order: a tree in each warp, then the warps one after another. Holds one barrier.
+// Sum in a fixed order: a tree in each warp, then one over the warps. Holds one barrier.
 QN_DEVICE float block_sum(float x, float *scratch) // [kWarps]
 {
     x = warp_sum(x);
     if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = x;
     __syncthreads();
-    float sum = 0.f;
-    for (int warp = 0; warp < kWarps; warp++) sum += scratch[warp];
-    return sum;
+    return warp_sum(threadIdx.x % kWarp < kWarps ? scratch[threadIdx.x % kWarp] : 0.f);
 }
 
 QN_DEVICE u32 block_sum(u32 x, u32 *scratch) // [kWarps]
@@ -30,14 +28,11 @@ QN_DEVICE u32 block_sum(u32 x, u32 *scratch) // [kWarps]
 // Sum over the threads before this one; *total is over all. Holds one barrier.
 QN_DEVICE u32 block_exclusive_sum(u32 x, u32 *scratch, u32 *total) // [kWarps]
 {
-    const u32 inclusive = warp_inclusive_sum(x);
-    if (threadIdx.x % kWarp == kWarp - 1) scratch[threadIdx.x / kWarp] = inclusive;
+    const u32 lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, inclusive = warp_inclusive_sum(x);
+    if (lane == kWarp - 1) scratch[warp] = inclusive;
     __syncthreads();
-    u32 before = inclusive - x, sum = 0;
-    for (int warp = 0; warp < kWarps; warp++) {
-        if (warp == (int)threadIdx.x / kWarp) before += sum;
-        sum += scratch[warp];
-    }
-    *total = sum;
-    return before;
+    const u32 until = warp_inclusive_sum(lane < kWarps ? scratch[lane] : 0u); // of whole warps
+    *total = __shfl_sync(kFullMask, until, kWarp - 1);
+    const u32 earlier = __shfl_sync(kFullMask, until, warp ? (int)warp - 1 : 0);
+    return inclusive - x + (warp ? earlier : 0u);
 }

@@ -10,12 +10,15 @@
 QN_DEVICE bool elect_sync(u32 mask)
 {
     u32 elected;
-    asm volatile("{\n.reg .pred p;\nelect.sync _|p, %1;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(elected) : "r"(mask) : "memory");
+    asm volatile("{\n.reg .pred p;\nelect.sync _|p, %1;\nselp.u32 %0, 1, 0, p;\n}"
+                 : "=r"(elected)
+                 : "r"(mask)
+                 : "memory");
     return elected != 0;
 }
 
-// setmaxnreg.inc.sync.aligned.u32: waits until the CTA can give each thread of the warpgroup `Count` registers (24 … 256,
-// a multiple of 8, at least the present count). All warps of the warpgroup together. sm_90a, sm_100a
+// setmaxnreg.inc.sync.aligned.u32: waits until the CTA can give each thread of the warpgroup `Count` registers (24 …
+// 256, a multiple of 8, at least the present count). All warps of the warpgroup together. sm_90a, sm_100a
 template <int Count> QN_DEVICE void setmaxnreg_inc()
 {
     static_assert(Count >= 24 && Count <= 256 && Count % 8 == 0, "setmaxnreg takes 24 … 256, a multiple of 8");

@@ -14,7 +14,10 @@
 // ldmatrix.sync.aligned.m8n8.xN[.trans].shared.b16. sm_75
 QN_DEVICE void ldmatrix_x1(u32 (&r)[1], const void *row)
 {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(r[0]) : "r"(shared_address(row)) : "memory");
+    asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];"
+                 : "=r"(r[0])
+                 : "r"(shared_address(row))
+                 : "memory");
 }
 QN_DEVICE void ldmatrix_x2(u32 (&r)[2], const void *row)
 {
@@ -55,22 +58,25 @@ QN_DEVICE void ldmatrix_x4_trans(u32 (&r)[4], const void *row)
 // stmatrix.sync.aligned.m8n8.xN[.trans].shared.b16. sm_90
 QN_DEVICE void stmatrix_x1(void *row, const u32 (&r)[1])
 {
-    asm volatile("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%0], {%1};" ::"r"(shared_address(row)), "r"(r[0]) : "memory");
+    asm volatile("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%0], {%1};" ::"r"(shared_address(row)), "r"(r[0])
+                 : "memory");
 }
 QN_DEVICE void stmatrix_x2(void *row, const u32 (&r)[2])
 {
-    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(shared_address(row)), "r"(r[0]), "r"(r[1])
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(shared_address(row)), "r"(r[0]),
+                 "r"(r[1])
                  : "memory");
 }
 QN_DEVICE void stmatrix_x4(void *row, const u32 (&r)[4])
 {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)), "r"(r[0]),
-                 "r"(r[1]), "r"(r[2]), "r"(r[3])
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
+                 "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
                  : "memory");
 }
 QN_DEVICE void stmatrix_x1_trans(void *row, const u32 (&r)[1])
 {
-    asm volatile("stmatrix.sync.aligned.m8n8.x1.trans.shared.b16 [%0], {%1};" ::"r"(shared_address(row)), "r"(r[0]) : "memory");
+    asm volatile("stmatrix.sync.aligned.m8n8.x1.trans.shared.b16 [%0], {%1};" ::"r"(shared_address(row)), "r"(r[0])
+                 : "memory");
 }
 QN_DEVICE void stmatrix_x2_trans(void *row, const u32 (&r)[2])
 {

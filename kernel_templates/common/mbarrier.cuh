@@ -24,7 +24,10 @@ QN_DEVICE void mbarrier_inval(u64 *bar)
 
 // fence.mbarrier_init.release.cluster: this thread's inits are seen by the cluster after the next cluster barrier, and
 // by copies. sm_90
-QN_DEVICE void fence_mbarrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+QN_DEVICE void fence_mbarrier_init()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
 
 // mbarrier.arrive.shared::cta.b64: one arrival (release.cta). Returns the state before it, for test_wait. sm_80
 QN_DEVICE u64 mbarrier_arrive(u64 *bar)
@@ -44,7 +47,8 @@ QN_DEVICE void mbarrier_arrive_in(u64 *bar, u32 rank)
 // mbarrier.arrive.expect_tx.shared::cta.b64: `bytes` more are awaited in this phase, and one arrival. sm_90
 QN_DEVICE void mbarrier_arrive_expect_tx(u64 *bar, u32 bytes)
 {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(bar)), "r"(bytes) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(bar)), "r"(bytes)
+                 : "memory");
 }
 
 // mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64: the same on the mbarrier of CTA `rank`. sm_90
@@ -59,7 +63,8 @@ QN_DEVICE void mbarrier_arrive_expect_tx_in(u64 *bar, u32 bytes, u32 rank)
 // mbarrier.expect_tx.relaxed.cta.shared::cta.b64: `bytes` more are awaited in this phase; no arrival. sm_90
 QN_DEVICE void mbarrier_expect_tx(u64 *bar, u32 bytes)
 {
-    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(shared_address(bar)), "r"(bytes) : "memory");
+    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(shared_address(bar)), "r"(bytes)
+                 : "memory");
 }
 
 // mbarrier.test_wait.shared::cta.b64: has the phase that `state` was taken in ended (acquire.cta)? sm_80
@@ -99,11 +104,11 @@ QN_DEVICE bool mbarrier_try_wait_parity(u64 *bar, u32 parity)
 QN_DEVICE bool mbarrier_try_wait_parity_cluster(u64 *bar, u32 parity)
 {
     u32 done;
-    asm volatile(
-        "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-        : "=r"(done)
-        : "r"(shared_address(bar)), "r"(parity)
-        : "memory");
+    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\nselp.u32 "
+                 "%0, 1, 0, p;\n}"
+                 : "=r"(done)
+                 : "r"(shared_address(bar)), "r"(parity)
+                 : "memory");
     return done != 0;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// mma.sync: D = A * B + C for a tile of 16 x 8 (x K), by the 32 lanes of a warp together. A is row-major, B column-major.
+// mma.sync: D = A * B + C for a tile of 16 x 8 (x K), by the 32 lanes of a warp together. A is row-major, B
+// column-major.
 //
 // One function a form, named mma_<shape>_<accumulator>_<A>[_<B>]; d may be c. Who holds what (t the lane, g = t / 4,
 // q = t % 4; the elements of an array count from its first register's lowest bits):
@@ -19,48 +20,46 @@
 #ifndef QN_MODEL
 
 // mma.sync.aligned.<ptx> with 2 and 1 or 4 and 2 registers of A and B, and C and D of 4 f32, 2 f16x2 or 4 s32.
-#define QN_MMA_F32_21(name, ptx)                                                                                        \
-    QN_DEVICE void name(float (&d)[4], const u32 (&a)[2], const u32 (&b)[1], const float (&c)[4])                      \
+#define QN_MMA_F32_21(name, ptx)                                                                                       \
+    QN_DEVICE void name(float(&d)[4], const u32(&a)[2], const u32(&b)[1], const float(&c)[4])                          \
     {                                                                                                                  \
         asm volatile("mma.sync.aligned." ptx " {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %8, %9, %10};"                   \
                      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])                                                  \
                      : "r"(a[0]), "r"(a[1]), "r"(b[0]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));                   \
     }
-#define QN_MMA_F32_42(name, ptx)                                                                                        \
-    QN_DEVICE void name(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2], const float (&c)[4])                      \
+#define QN_MMA_F32_42(name, ptx)                                                                                       \
+    QN_DEVICE void name(float(&d)[4], const u32(&a)[4], const u32(&b)[2], const float(&c)[4])                          \
     {                                                                                                                  \
-        asm volatile("mma.sync.aligned." ptx                                                                           \
-                     " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"                            \
+        asm volatile("mma.sync.aligned." ptx " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"    \
                      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])                                                  \
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]),         \
                        "f"(c[2]), "f"(c[3]));                                                                          \
     }
-#define QN_MMA_F16_21(name, ptx)                                                                                        \
-    QN_DEVICE void name(u32 (&d)[2], const u32 (&a)[2], const u32 (&b)[1], const u32 (&c)[2])                          \
+#define QN_MMA_F16_21(name, ptx)                                                                                       \
+    QN_DEVICE void name(u32(&d)[2], const u32(&a)[2], const u32(&b)[1], const u32(&c)[2])                              \
     {                                                                                                                  \
         asm volatile("mma.sync.aligned." ptx " {%0, %1}, {%2, %3}, {%4}, {%5, %6};"                                    \
                      : "=r"(d[0]), "=r"(d[1])                                                                          \
                      : "r"(a[0]), "r"(a[1]), "r"(b[0]), "r"(c[0]), "r"(c[1]));                                         \
     }
-#define QN_MMA_F16_42(name, ptx)                                                                                        \
-    QN_DEVICE void name(u32 (&d)[2], const u32 (&a)[4], const u32 (&b)[2], const u32 (&c)[2])                          \
+#define QN_MMA_F16_42(name, ptx)                                                                                       \
+    QN_DEVICE void name(u32(&d)[2], const u32(&a)[4], const u32(&b)[2], const u32(&c)[2])                              \
     {                                                                                                                  \
         asm volatile("mma.sync.aligned." ptx " {%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%8, %9};"                        \
                      : "=r"(d[0]), "=r"(d[1])                                                                          \
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(c[0]), "r"(c[1]));        \
     }
-#define QN_MMA_S32_21(name, ptx)                                                                                        \
-    QN_DEVICE void name(i32 (&d)[4], const u32 (&a)[2], const u32 (&b)[1], const i32 (&c)[4])                          \
+#define QN_MMA_S32_21(name, ptx)                                                                                       \
+    QN_DEVICE void name(i32(&d)[4], const u32(&a)[2], const u32(&b)[1], const i32(&c)[4])                              \
     {                                                                                                                  \
         asm volatile("mma.sync.aligned." ptx " {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %8, %9, %10};"                   \
                      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])                                                  \
                      : "r"(a[0]), "r"(a[1]), "r"(b[0]), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]));                   \
     }
-#define QN_MMA_S32_42(name, ptx)                                                                                        \
-    QN_DEVICE void name(i32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2], const i32 (&c)[4])                          \
+#define QN_MMA_S32_42(name, ptx)                                                                                       \
+    QN_DEVICE void name(i32(&d)[4], const u32(&a)[4], const u32(&b)[2], const i32(&c)[4])                              \
     {                                                                                                                  \
-        asm volatile("mma.sync.aligned." ptx                                                                           \
-                     " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"                            \
+        asm volatile("mma.sync.aligned." ptx " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"    \
                      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])                                                  \
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(c[0]), "r"(c[1]),         \
                        "r"(c[2]), "r"(c[3]));                                                                          \

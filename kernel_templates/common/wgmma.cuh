@@ -10,7 +10,7 @@
 // without a fence. Shared operands that threads wrote need fence_proxy_async_shared and a barrier first.
 //
 // Thread T of the warpgroup, warp w = T / 32, lane t, g = t / 4, q = t % 4:
-//     d[r]                 row 16w + g + 8 (r / 2 % 2), column 2q + r % 2 + 8 (r / 4); f16: word j holds d[2j], d[2j + 1]
+//     d[r]                 row 16w + g + 8 (r / 2 % 2), column 2q + r % 2 + 8 (r / 4); f16: word j has d[2j], d[2j + 1]
 //     a[i], 16-bit         row 16w + g + 8 (i / 2 % 2), k = 2q + i % 2 + 8 (i / 4); two to a word
 //     a[i], 8-bit          row 16w + g + 8 (i / 4 % 2), k = 4q + i % 4 + 16 (i / 8); four to a word
 //     a[i], tf32           row 16w + g + 8 (i % 2), k = q + 4 (i / 2)
@@ -36,15 +36,24 @@ QN_DEVICE u64 wgmma_descriptor(const void *start, u32 leading, u32 stride, Wgmma
 }
 
 // The descriptor of the same matrix, `bytes` further on (a multiple of 16): the next K step.
-QN_DEVICE u64 wgmma_descriptor_advance(u64 descriptor, u32 bytes) { return descriptor + (bytes >> 4); }
+QN_DEVICE u64 wgmma_descriptor_advance(u64 descriptor, u32 bytes)
+{
+    return descriptor + (bytes >> 4);
+}
 
 #ifndef QN_MODEL
 
 // wgmma.fence.sync.aligned: orders this warp's register accesses with its wgmmas to come. sm_90a
-QN_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+QN_DEVICE void wgmma_fence()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
 
 // wgmma.commit_group.sync.aligned: closes the group of this warp's wgmmas so far. sm_90a
-QN_DEVICE void wgmma_commit_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+QN_DEVICE void wgmma_commit_group()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
 
 // wgmma.wait_group.sync.aligned: until at most the `Pending` latest groups of this warp are unfinished. sm_90a
 template <int Pending> QN_DEVICE void wgmma_wait_group()
@@ -72,19 +81,19 @@ template <int Count> QN_DEVICE void wgmma_fence_operand(i32 (&d)[Count])
     if constexpr (N == n)                                                                                              \
         asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " p2 ", 0;\n"                                                   \
                      "wgmma.mma_async.sync.aligned.m64n" #n QN_WG_TYPES " {" QN_WG_D##r "}, " p0 ", " p1 ", p, " p3    \
-                     ", " p4 ", " p5 ", " p6 ";\n}"                                                                    \
+                                                                                        ", " p4 ", " p5 ", " p6 ";\n}" \
                      : QN_WG_R##r(QN_WG_KIND, d)                                                                       \
                      : "l"(a), "l"(b), "r"((u32)accumulate), "n"(ScaleA), "n"(ScaleB), "n"(TransA), "n"(TransB));
 #define QN_WG_RS(n, r, p0, p1, p2, p3, p4, p5, p6, p7, p8)                                                             \
     if constexpr (N == n)                                                                                              \
         asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " p5 ", 0;\n"                                                   \
-                     "wgmma.mma_async.sync.aligned.m64n" #n QN_WG_TYPES " {" QN_WG_D##r "}, {" p0 ", " p1 ", " p2      \
-                     ", " p3 "}, " p4 ", p, " p6 ", " p7 ", " p8 ";\n}"                                                \
+                     "wgmma.mma_async.sync.aligned.m64n" #n QN_WG_TYPES " {" QN_WG_D##r                                \
+                     "}, {" p0 ", " p1 ", " p2 ", " p3 "}, " p4 ", p, " p6 ", " p7 ", " p8 ";\n}"                      \
                      : QN_WG_R##r(QN_WG_KIND, d)                                                                       \
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((u32)accumulate), "n"(ScaleA),          \
                        "n"(ScaleB), "n"(TransB));
 
-#define QN_WG_KIND "+f"
+#define QN_WG_KIND  "+f"
 #define QN_WG_TYPES "k16.f32.bf16.bf16"
 template <int N, int TransA = 0, int TransB = 0, int ScaleA = 1, int ScaleB = 1>
 QN_DEVICE void wgmma_f32_bf16(float (&d)[N / 2], u64 a, u64 b, bool accumulate)
@@ -110,7 +119,7 @@ QN_DEVICE void wgmma_f32_f16(float (&d)[N / 2], const u32 (&a)[4], u64 b, bool a
 }
 #undef QN_WG_TYPES
 #undef QN_WG_KIND
-#define QN_WG_KIND "+r"
+#define QN_WG_KIND  "+r"
 #define QN_WG_TYPES "k16.f16.f16.f16"
 template <int N, int TransA = 0, int TransB = 0, int ScaleA = 1, int ScaleB = 1>
 QN_DEVICE void wgmma_f16_f16(u32 (&d)[N / 4], u64 a, u64 b, bool accumulate)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operand lists for wgmma's asm: how a register array becomes text and constraints, and which operand numbers follow it.
-// Used by the wgmma_*.cuh files only. Nothing here is an instruction.
+// Operand lists for wgmma's asm: how a register array becomes text and constraints, and which operand numbers follow
+// it. Used by the wgmma_*.cuh files only. Nothing here is an instruction.
 //
 //     QN_WG_D<n>           "%0, %1, ... %n-1": the accumulators in the text
 //     QN_WG_R<n>(k, d)     k(d[0]), ... k(d[n-1]): the same as operands with the constraint k

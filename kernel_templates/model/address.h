@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model's bodies of common/address.cuh: a 32-bit address is the CTA's rank in bits 24 and up, and the place's offset.
+// The model's bodies of common/address.cuh: a 32-bit address is the CTA's rank in bits 24 and up, and the place's
+// offset.
 #pragma once
 #include "engine.h"
 

@@ -35,8 +35,7 @@ void add_to(void *to, const u8 *from, u32 bytes, Reduce reduce)
         raw_copy(&old, static_cast<char *>(to) + i, 4);
         raw_copy(&value, from + i, 4);
         u32 sum = old + value;
-        if (reduce == Reduce::add_f32)
-            sum = add_rn_f32(old, value);
+        if (reduce == Reduce::add_f32) sum = add_rn_f32(old, value);
         raw_copy(static_cast<char *>(to) + i, &sum, 4);
     }
 }

@@ -34,7 +34,10 @@ template <int Bytes> static inline void cp_async_ca_zfill(void *to, const void *
     static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "cp.async.ca copies 4, 8 or 16 bytes");
     qm::cp_async(to, from, Bytes, valid, QM_AT("cp.async.ca"));
 }
-static inline void cp_async_cg(void *to, const void *from, QM_HERE) { qm::cp_async(to, from, 16, 16, QM_AT("cp.async.cg")); }
+static inline void cp_async_cg(void *to, const void *from, QM_HERE)
+{
+    qm::cp_async(to, from, 16, 16, QM_AT("cp.async.cg"));
+}
 static inline void cp_async_cg_zfill(void *to, const void *from, unsigned valid, QM_HERE)
 {
     qm::cp_async(to, from, 16, valid, QM_AT("cp.async.cg"));
@@ -70,8 +73,8 @@ static inline void cp_async_bulk_load_multicast(void *to, const void *from, unsi
     if (!ranks) qm::fail(at, "the mask of ranks is empty");
     qm::bulk_load(to, from, bytes, bar, ranks, at);
 }
-static inline void cp_async_bulk_send(void *to, const void *from, unsigned bytes, unsigned long long *bar, unsigned rank,
-                                      QM_HERE)
+static inline void cp_async_bulk_send(void *to, const void *from, unsigned bytes, unsigned long long *bar,
+                                      unsigned rank, QM_HERE)
 {
     qm::bulk_send(to, from, bytes, bar, rank, QM_AT("cp.async.bulk.shared::cluster.shared::cta"));
 }

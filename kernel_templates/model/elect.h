@@ -7,7 +7,10 @@ namespace qm {
 bool elect(u32 mask, Place at);
 } // namespace qm
 
-static inline bool elect_sync(unsigned mask, QM_HERE) { return qm::elect(mask, QM_AT("elect.sync")); }
+static inline bool elect_sync(unsigned mask, QM_HERE)
+{
+    return qm::elect(mask, QM_AT("elect.sync"));
+}
 
 template <int Count> static inline void setmaxnreg_inc(QM_HERE)
 {

@@ -59,4 +59,7 @@ static inline void stmatrix_x4_trans(void *row, const unsigned (&r)[4], QM_HERE)
     qm::stmatrix(row, r, 4, true, QM_AT("stmatrix.x4.trans"));
 }
 
-static inline unsigned movmatrix_trans(unsigned word, QM_HERE) { return qm::movmatrix(word, QM_AT("movmatrix.trans")); }
+static inline unsigned movmatrix_trans(unsigned word, QM_HERE)
+{
+    return qm::movmatrix(word, QM_AT("movmatrix.trans"));
+}

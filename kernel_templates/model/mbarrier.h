@@ -8,7 +8,10 @@ static inline void mbarrier_init(unsigned long long *bar, unsigned count, QM_HER
     qm::need_arch(80, 0, false, QM_AT("mbarrier.init"));
     qm::mbarrier_init(bar, count, QM_AT("mbarrier.init"));
 }
-static inline void mbarrier_inval(unsigned long long *bar, QM_HERE) { qm::mbarrier_inval(bar, QM_AT("mbarrier.inval")); }
+static inline void mbarrier_inval(unsigned long long *bar, QM_HERE)
+{
+    qm::mbarrier_inval(bar, QM_AT("mbarrier.inval"));
+}
 
 static inline void fence_mbarrier_init(QM_HERE)
 {

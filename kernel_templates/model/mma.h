@@ -28,7 +28,7 @@ constexpr MmaForm mma_integer(int k, bool a_signed, bool b_signed, bool saturate
 
 } // namespace qm
 
-#define QM_MMA(name, T, nd, na, nb, ...)                                                                                \
+#define QM_MMA(name, T, nd, na, nb, ...)                                                                               \
     static inline void name(T(&d)[nd], const unsigned(&a)[na], const unsigned(&b)[nb], const T(&c)[nd], QM_HERE)       \
     {                                                                                                                  \
         using qm::Format;                                                                                              \

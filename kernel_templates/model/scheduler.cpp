@@ -26,7 +26,7 @@ static char *stacks;
 static size_t stack_count;
 static bool stacks_dirty; // a fault left frames on them
 static u64 polls;         // lanes that gave way since something last happened
-static const u64 MOST_POLLS = 50000000;
+static const u64 MOST_POLLS = 20000000;
 
 Lane *current()
 {
@@ -82,8 +82,11 @@ void wake(Lane *lane)
 void give_way()
 {
     Lane *a = current();
+    if (++polls > MOST_POLLS)
+        fail(a->at, "all lanes poll, and nothing has happened for %llu polls (do they wait for a CTA that has not begun?)",
+             (unsigned long long)MOST_POLLS);
     a->warp->gave_way |= 1u << a->me.lane; // a lane that polls must not starve the lane it waits for
-    go(current(), nullptr, false);
+    go(a, nullptr, false);
 }
 
 void leave_case()

@@ -91,7 +91,8 @@ uint32_t pack(int64_t total, int scale, int fraction, int least, int greatest, i
 // What vanishes in rounding is +0.
 uint32_t pack_sum(int64_t total, int scale, Sum sum)
 {
-    uint32_t bits = sum == Sum::f16 ? pack(total, scale, 10, -14, 15, 5, true) : pack(total, scale, 23, -126, 127, 8, false);
+    uint32_t bits =
+        sum == Sum::f16 ? pack(total, scale, 10, -14, 15, 5, true) : pack(total, scale, 23, -126, 127, 8, false);
     if (sum == Sum::e8m13) bits &= ~0x3FFu;
     return bits & (sum == Sum::f16 ? 0x7FFFu : 0x7FFFFFFFu) ? bits : 0;
 }

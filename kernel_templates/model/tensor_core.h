@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic of the tensor cores, bit for bit: number formats, the fused dot-and-add, and what each instruction makes
-// of it on each architecture. Called by the model's bodies of mma, wgmma and tcgen05 (model/mma.h, model/wgmma.h) and by
-// their tests. Knows no lanes, no memory and no engine; it never fails and keeps no state.
+// The arithmetic of the tensor cores, bit for bit: number formats, the fused dot-and-add, and what each instruction
+// makes of it on each architecture. Called by the model's bodies of mma, wgmma and tcgen05 (model/mma.h,
+// model/wgmma.h) and by their tests. Knows no lanes, no memory and no engine; it never fails and keeps no state.
 //
 // dot-add(a[0..L), b[0..L), c), as two public models agree on it (INSTRUCTIONS.md says what was checked where):
 //   (1) A term is a product, exact, with the exponent e_a + e_b; its significand, below 4, is not normalised. A
 //       subnormal operand has its format's least exponent. c is a term too.
-//   (2) E is the largest exponent of the terms that are not zero, at least a floor; each term is cut toward zero to a multiple of 2^(E-F); the cut terms are added exactly.
+//   (2) E is the largest exponent of the terms that are not zero, at least a floor; each term is cut toward zero to
+//       a multiple of 2^(E-F); the cut terms are added exactly.
 //   (3) The sum is rounded once: f32 toward zero, f16 to nearest even, "e8m13" toward zero to 13 fraction bits.
 //   (4) A NaN operand, inf * 0 and inf - inf give the canonical NaN; any other infinity gives an infinity.
 // L, F and the output follow from the instruction and the architecture: rule_of() below is the whole table.
@@ -50,8 +51,8 @@ uint32_t dot_chain(const Number *a, const Number *b, int k, uint32_t c, const Ru
 uint32_t mma_dot(int arch, Format input, const Number *a, const Number *b, int k, uint32_t c, Format accumulator);
 
 // One element of tcgen05.mma with block scales. Each scale covers `block` consecutive k.
-// mxf8f6f4: K 32, one scale an operand, its exponent joins the products'. mxf4 and mxf4nvf4: K 64, products summed exactly
-// in groups of 16, each group scaled.
+// mxf8f6f4: K 32, one scale an operand, its exponent joins the products'. mxf4 and mxf4nvf4: K 64, products summed
+// exactly in groups of 16, each group scaled.
 uint32_t scaled_dot_mxf8f6f4(const Number *a, uint32_t scale_a, const Number *b, uint32_t scale_b, uint32_t c);
 uint32_t scaled_dot_mxf4(const Number *a, const uint32_t *scale_a, const Number *b, const uint32_t *scale_b, int k,
                          int block, Format scale, uint32_t c);

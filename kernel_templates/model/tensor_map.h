@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tensor maps of the functional model: what cuTensorMapEncodeTiled is to the device. For whoever stands in for the driver
- * on the host side (C), and for tma.cpp, which reads what is written here. The 128 bytes are the model's own and mean
- * nothing to a GPU, nor the other way round. The rules are those that the driver's manual states. */
+ * Tensor maps of the functional model: what cuTensorMapEncodeTiled is to the device. For whoever stands in for the
+ * driver on the host side (C), and for tma.cpp, which reads what is written here. The 128 bytes are the model's own
+ * and mean nothing to a GPU, nor the other way round. The rules are those that the driver's manual states. */
 #ifndef QM_TENSOR_MAP_H
 #define QM_TENSOR_MAP_H
 
@@ -30,7 +30,8 @@ typedef struct qm_tensor_fault {
     char text[160]; /* argument, value found, what is allowed */
 } qm_tensor_fault;
 
-static inline int __attribute__((format(printf, 2, 3))) qm_tensor_refuse(qm_tensor_fault *fault, const char *format, ...)
+static inline int __attribute__((format(printf, 2, 3)))
+qm_tensor_refuse(qm_tensor_fault *fault, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -51,8 +52,7 @@ static inline int qm_tensor_check_kinds(unsigned type, uint32_t rank, unsigned i
     if (promotion > 3) return qm_tensor_refuse(fault, "l2Promotion = %u: must be 0 to 3", promotion);
     if (fill > 1) return qm_tensor_refuse(fault, "oobFill = %u: must be 0 or 1", fill);
     if (fill && !floating) return qm_tensor_refuse(fault, "oobFill = 1: NaN needs a floating type, not %u", type);
-    if (interleave && rank < 3)
-        return qm_tensor_refuse(fault, "tensorRank = %u: must be 3 to 5 with interleave", rank);
+    if (interleave && rank < 3) return qm_tensor_refuse(fault, "tensorRank = %u: must be 3 to 5 with interleave", rank);
     if (interleave == 2 && swizzle != 1)
         return qm_tensor_refuse(fault, "swizzle = %u: must be 1 (32B) with interleave 32B", swizzle);
     return 0;
@@ -81,8 +81,8 @@ static inline int qm_tensor_check_shape(unsigned type, uint32_t rank, const void
 static inline int qm_tensor_check_box(unsigned type, uint32_t rank, const uint32_t *box, const uint32_t *steps,
                                       unsigned interleave, unsigned swizzle, qm_tensor_fault *fault)
 {
-    static const unsigned char bits[QM_TENSOR_TYPES] = { 8, 16, 32, 32, 64, 64, 16, 32, 64, 16, 32, 32, 32, 4, 4, 6 };
-    static const unsigned span[7] = { ~0u, 32, 64, 128, 128, 128, 128 };
+    static const unsigned char bits[QM_TENSOR_TYPES] = {8, 16, 32, 32, 64, 64, 16, 32, 64, 16, 32, 32, 32, 4, 4, 6};
+    static const unsigned span[7] = {~0u, 32, 64, 128, 128, 128, 128};
     for (uint32_t i = 0; i < rank; i++) {
         if (box[i] < 1 || box[i] > 256) return qm_tensor_refuse(fault, "boxDim[%u] = %u: must be 1 to 256", i, box[i]);
         if (steps[i] < 1 || steps[i] > 8)

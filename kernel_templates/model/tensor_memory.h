@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tensor memory of sm_100: where everything lies in it, and who may have it. The part of the tcgen05 model that is fixed
- * before its instructions' bodies: they will keep one qm_tensor_memory a CTA (engine.h: cta_state) and call what follows.
- * C and C++, no engine, no allocation. README.md has the design of the bodies; the sources of the maps are the PTX manual
- * and CUTLASS's layouts, none of it checked on hardware.
+ * Tensor memory of sm_100: where everything lies in it, and who may have it. The part of the tcgen05 model that is
+ * fixed before its instructions' bodies: they will keep one qm_tensor_memory a CTA (engine.h: cta_state) and call
+ * what follows. C and C++, no engine, no allocation. INSTRUCTIONS.md has the design of the bodies; the sources of the maps
+ * are the PTX manual and CUTLASS's layouts, none of it checked on hardware.
  *
  *     128 lanes x 512 columns of 32 bits; address = lane << 16 | column
  *     ld, st: warp w of the CTA reaches the lanes 32 (w % 4) ... + 31 and all columns
  *
  *  (1) Columns are had by power-of-two pieces of 32 ... 512, none larger than an earlier one; what does not fit waits.
  *  (2) Every instruction of a CTA uses one cta_group.
- *  (3) A piece is given back whole; nothing is left when the CTA ends; after relinquish_alloc_permit there is no alloc. */
+ *  (3) A piece is given back whole; nothing is left when the CTA ends; after relinquish_alloc_permit there is no
+ *      alloc. */
 #ifndef QM_TENSOR_MEMORY_H
 #define QM_TENSOR_MEMORY_H
 
@@ -70,7 +71,8 @@ static inline int qm_tmem_alloc(qm_tensor_memory *m, uint32_t columns, int cta_g
         return qm_tmem_fail(fault, "%u columns: a power of two, 32 to 512", columns);
     if (m->relinquished) return qm_tmem_fail(fault, "alloc after relinquish_alloc_permit");
     if (m->smallest && columns > m->smallest)
-        return qm_tmem_fail(fault, "%u columns after an allocation of %u: later ones must not be larger", columns, m->smallest);
+        return qm_tmem_fail(fault, "%u columns after an allocation of %u: later ones must not be larger", columns,
+                            m->smallest);
     for (uint32_t c = 0; c < QM_TMEM_COLUMNS; c += columns) {
         if (!qm_tmem_is_free(m, c, columns)) continue;
         for (uint32_t u = c / QM_TMEM_UNIT; u < (c + columns) / QM_TMEM_UNIT; u++)
@@ -81,7 +83,8 @@ static inline int qm_tmem_alloc(qm_tensor_memory *m, uint32_t columns, int cta_g
     return QM_TMEM_WAIT;
 }
 
-static inline int qm_tmem_dealloc(qm_tensor_memory *m, uint32_t address, uint32_t columns, int cta_group, qm_tmem_fault *fault)
+static inline int qm_tmem_dealloc(qm_tensor_memory *m, uint32_t address, uint32_t columns, int cta_group,
+                                  qm_tmem_fault *fault)
 {
     uint32_t column = address & 0xFFFF, u = column / QM_TMEM_UNIT;
     if (qm_tmem_group(m, cta_group, fault)) return QM_TMEM_FAULT;
@@ -103,8 +106,8 @@ static inline int qm_tmem_end(const qm_tensor_memory *m, qm_tmem_fault *fault)
 {
     for (int u = 0; u < QM_TMEM_COLUMNS / QM_TMEM_UNIT; u++)
         if (m->piece[u])
-            return qm_tmem_fail(fault, "the CTA ends with %u columns of tensor memory at %u not given back", m->piece[u],
-                                m->first[u]);
+            return qm_tmem_fail(fault, "the CTA ends with %u columns of tensor memory at %u not given back",
+                                m->piece[u], m->first[u]);
     return 0;
 }
 
@@ -128,13 +131,22 @@ static inline uint32_t qm_tmem_columns(qm_tmem_shape shape, uint32_t repeat) /* 
 /* Register r of lane t of the warp. split: the column offset of the second half of 16x32bx2. */
 static inline qm_tmem_cell qm_tmem_place(qm_tmem_shape shape, uint32_t t, uint32_t r, uint32_t split)
 {
-    qm_tmem_cell cell = { t, r };
+    qm_tmem_cell cell = {t, r};
     switch (shape) {
-    case QM_16X64B: cell.lane = (t >> 2) + 8 * (t & 1), cell.column = (t >> 1 & 1) + 2 * r; break;
-    case QM_16X128B: cell.lane = (t >> 2) + 8 * (r & 1), cell.column = (t & 3) + 4 * (r >> 1); break;
-    case QM_16X256B: cell.lane = (t >> 2) + 8 * (r >> 1 & 1), cell.column = 2 * (t & 3) + (r & 1) + 8 * (r >> 2); break;
-    case QM_16X32BX2: cell.lane = t & 15, cell.column = (t >> 4) * split + r; break;
-    default: break;
+    case QM_16X64B:
+        cell.lane = (t >> 2) + 8 * (t & 1), cell.column = (t >> 1 & 1) + 2 * r;
+        break;
+    case QM_16X128B:
+        cell.lane = (t >> 2) + 8 * (r & 1), cell.column = (t & 3) + 4 * (r >> 1);
+        break;
+    case QM_16X256B:
+        cell.lane = (t >> 2) + 8 * (r >> 1 & 1), cell.column = 2 * (t & 3) + (r & 1) + 8 * (r >> 2);
+        break;
+    case QM_16X32BX2:
+        cell.lane = t & 15, cell.column = (t >> 4) * split + r;
+        break;
+    default:
+        break;
     }
     return cell;
 }
@@ -144,12 +156,14 @@ static inline int qm_tmem_check(const qm_tensor_memory *m, uint32_t address, uin
                                 uint32_t repeat, uint32_t split, qm_tmem_fault *fault)
 {
     uint32_t lane = address >> 16, column = address & 0xFFFF, own = 32 * (warp % 4);
-    uint32_t columns = qm_tmem_columns(shape, repeat) + (shape == QM_16X32BX2 ? split : 0), registers = qm_tmem_registers(shape, repeat);
+    uint32_t columns = qm_tmem_columns(shape, repeat) + (shape == QM_16X32BX2 ? split : 0),
+             registers = qm_tmem_registers(shape, repeat);
     if (!repeat || (repeat & (repeat - 1)) || registers > 128)
         return qm_tmem_fail(fault, "x%u: a power of two, and at most 128 registers", repeat);
     if (lane != own && (shape == QM_32X32B || lane != own + 16))
         return qm_tmem_fail(fault, "lane %u: warp %u reaches lanes %u to %u", lane, warp, own, own + 31);
-    if (column + columns > QM_TMEM_COLUMNS) return qm_tmem_fail(fault, "columns %u to %u of 512", column, column + columns - 1);
+    if (column + columns > QM_TMEM_COLUMNS)
+        return qm_tmem_fail(fault, "columns %u to %u of 512", column, column + columns - 1);
     for (uint32_t c = column; c < column + columns; c++)
         if (!m->piece[c / QM_TMEM_UNIT]) return qm_tmem_fail(fault, "column %u is not allocated", c);
     return 0;
@@ -181,14 +195,25 @@ static inline int qm_tmem_layout_of(uint32_t rows, int cta_group, bool ws)
 
 static inline qm_tmem_element qm_tmem_d_place(qm_tmem_layout layout, uint32_t m, uint32_t n, uint32_t columns)
 {
-    qm_tmem_element at = { 0, m, n };
+    qm_tmem_element at = {0, m, n};
     switch (layout) {
-    case QM_LAYOUT_A: at.cta = m / 128, at.lane = m % 128; break;
-    case QM_LAYOUT_B: at.cta = m / 64, at.lane = m % 64 + 64 * (n >= columns / 2), at.column = n % (columns / 2); break;
-    case QM_LAYOUT_E: at.lane = m + 64 * (n >= columns / 2), at.column = n % (columns / 2); break;
-    case QM_LAYOUT_F: at.lane = 32 * (m / 16) + m % 16; break;
-    case QM_LAYOUT_G: at.lane = m + 32 * (n / (columns / 4)), at.column = n % (columns / 4); break;
-    default: break;
+    case QM_LAYOUT_A:
+        at.cta = m / 128, at.lane = m % 128;
+        break;
+    case QM_LAYOUT_B:
+        at.cta = m / 64, at.lane = m % 64 + 64 * (n >= columns / 2), at.column = n % (columns / 2);
+        break;
+    case QM_LAYOUT_E:
+        at.lane = m + 64 * (n >= columns / 2), at.column = n % (columns / 2);
+        break;
+    case QM_LAYOUT_F:
+        at.lane = 32 * (m / 16) + m % 16;
+        break;
+    case QM_LAYOUT_G:
+        at.lane = m + 32 * (n / (columns / 4)), at.column = n % (columns / 4);
+        break;
+    default:
+        break;
     }
     return at;
 }
@@ -201,21 +226,28 @@ typedef struct qm_tmem_scale {
 
 static inline qm_tmem_scale qm_tmem_scale_place(uint32_t mn, uint32_t group, uint32_t id)
 {
-    qm_tmem_scale at = { mn % 32, mn / 32, group + id };
+    qm_tmem_scale at = {mn % 32, mn / 32, group + id};
     return at;
 }
 
 /* ---- descriptors */
 
-typedef enum qm_tcgen05_kind { QM_KIND_F16, QM_KIND_TF32, QM_KIND_F8F6F4, QM_KIND_I8, QM_KIND_MXF8F6F4, QM_KIND_MXF4 } qm_tcgen05_kind;
+typedef enum qm_tcgen05_kind {
+    QM_KIND_F16,
+    QM_KIND_TF32,
+    QM_KIND_F8F6F4,
+    QM_KIND_I8,
+    QM_KIND_MXF8F6F4,
+    QM_KIND_MXF4
+} qm_tcgen05_kind;
 
 typedef struct qm_tcgen05_instruction { /* the 32-bit instruction descriptor, fields as the manual names them */
     uint32_t rows, columns;             /* M, N of the pair */
     uint32_t a_type, b_type, d_type;    /* d_type of unscaled kinds */
     bool saturate, negate_a, negate_b, a_mn_major, b_mn_major, sparse;
-    uint32_t scale_type;                /* 1 ue8m0, 0 ue4m3 */
+    uint32_t scale_type; /* 1 ue8m0, 0 ue4m3 */
     uint32_t a_scale_id, b_scale_id;
-    uint32_t k;                         /* mxf4: 64 or 96 */
+    uint32_t k; /* mxf4: 64 or 96 */
 } qm_tcgen05_instruction;
 
 static inline qm_tcgen05_instruction qm_tcgen05_decode(uint32_t bits, qm_tcgen05_kind kind)
@@ -252,11 +284,14 @@ static inline int qm_tcgen05_check_shape(qm_tcgen05_kind kind, uint32_t rows, ui
         rows_ok = cta_group == 2 ? rows == 128 || rows == 256 : rows == 128 || (rows == 64 && !scaled);
         if (kind == QM_KIND_I8)
             columns_ok = cta_group == 2 ? columns % 32 == 0 : columns == 8 || columns == 24 || columns % 16 == 0;
-        else columns_ok = columns % step == 0;
+        else
+            columns_ok = columns % step == 0;
         columns_ok = columns_ok && columns >= step && columns <= 256;
     }
-    if (!rows_ok) return qm_tmem_fail(fault, "M %u does not exist here (cta_group::%d%s)", rows, cta_group, ws ? ", .ws" : "");
-    if (!columns_ok) return qm_tmem_fail(fault, "N %u does not exist here (cta_group::%d%s)", columns, cta_group, ws ? ", .ws" : "");
+    if (!rows_ok)
+        return qm_tmem_fail(fault, "M %u does not exist here (cta_group::%d%s)", rows, cta_group, ws ? ", .ws" : "");
+    if (!columns_ok)
+        return qm_tmem_fail(fault, "N %u does not exist here (cta_group::%d%s)", columns, cta_group, ws ? ", .ws" : "");
     return 0;
 }
 

@@ -2,13 +2,13 @@
 // cp.async.bulk.tensor: a box of a tensor to or from a swizzled tile of shared memory, landing late.
 //
 // The tile is dense, dimension 0 fastest; only with a swizzle does a row that is narrower than the pattern's still take
-// the pattern's width. A byte's place is then moved by the swizzle, which acts on the shared-memory address. Outside the
-// tensor loads give the fill value and stores write nothing. Coordinate 0 must be a multiple of 16 bytes: the H200 stops
-// with an illegal instruction otherwise, which the manual does not say.
+// the pattern's width. A byte's place is then moved by the swizzle, which acts on the shared-memory address. Outside
+// the tensor loads give the fill value and stores write nothing. Coordinate 0 must be a multiple of 16 bytes: the
+// H200 stops with an illegal instruction otherwise, which the manual does not say.
 #include "tma.h"
 
-#include "tensor_map.h"
 #include "copy.h"
+#include "tensor_map.h"
 
 namespace qm {
 namespace {
@@ -22,10 +22,10 @@ struct Tile {
     int size;     // bytes of an element
     u32 bytes;    // of the tile, as the mbarrier counts them
     u32 rows, row_bytes;
-    u32 pitch;    // from row to row in shared memory
-    u32 address;  // of the tile, as instructions see it
-    u8 *staged;   // stores: the dense tile after the first step
-    void *from;   // stores: the tile in shared memory
+    u32 pitch;   // from row to row in shared memory
+    u32 address; // of the tile, as instructions see it
+    u8 *staged;  // stores: the dense tile after the first step
+    void *from;  // stores: the tile in shared memory
     int targets;
     void *to[16];
 };
@@ -159,7 +159,8 @@ qm_tensor_map map_of(const void *map, Place at)
     qm_tensor_map record;
     if (reinterpret_cast<uintptr_t>(map) % 64) fail(at, "the tensor map %p is not aligned to 64 bytes", map);
     memcpy(&record, map, sizeof record);
-    if (record.mark != QM_TENSOR_MAP_MARK) fail(at, "there is no tensor map at %p (made by qm_tensor_map_encode_tiled)", map);
+    if (record.mark != QM_TENSOR_MAP_MARK)
+        fail(at, "there is no tensor map at %p (made by qm_tensor_map_encode_tiled)", map);
     return record;
 }
 
@@ -220,7 +221,8 @@ void tensor_store(const void *map, const void *from, int dims, const int *coordi
 {
     Tile tile = tile_of(map, from, dims, coordinates, at);
     for (int j = 0; j < dims; j++)
-        if (coordinates[j] < 0) fail(at, "coordinate %d is %d: a store's coordinates are not negative", j, coordinates[j]);
+        if (coordinates[j] < 0)
+            fail(at, "coordinate %d is %d: a store's coordinates are not negative", j, coordinates[j]);
     tile.from = const_cast<void *>(from);
     Async *op = async_begin(at);
     each_run(tile, [&](ptrdiff_t offset, u32 bytes) {

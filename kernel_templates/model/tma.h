@@ -14,7 +14,7 @@ void tensor_prefetch(const void *map, Place at);
 
 } // namespace qm
 
-#define QM_LOAD(n) QM_AT("cp.async.bulk.tensor." #n "d.shared::cluster.global")
+#define QM_LOAD(n)  QM_AT("cp.async.bulk.tensor." #n "d.shared::cluster.global")
 #define QM_STORE(n) QM_AT("cp.async.bulk.tensor." #n "d.global.shared::cta")
 
 template <class Map> static inline void prefetch_tensormap(const Map *map, QM_HERE)
@@ -29,28 +29,29 @@ static inline void cp_async_bulk_tensor_1d_load(void *to, const Map *map, unsign
     qm::tensor_load(to, map, bar, 0, 1, c, QM_LOAD(1));
 }
 template <class Map>
-static inline void cp_async_bulk_tensor_2d_load(void *to, const Map *map, unsigned long long *bar, int c0, int c1, QM_HERE)
+static inline void cp_async_bulk_tensor_2d_load(void *to, const Map *map, unsigned long long *bar, int c0, int c1,
+                                                QM_HERE)
 {
     const int c[] = {c0, c1};
     qm::tensor_load(to, map, bar, 0, 2, c, QM_LOAD(2));
 }
 template <class Map>
-static inline void cp_async_bulk_tensor_3d_load(void *to, const Map *map, unsigned long long *bar, int c0, int c1, int c2,
-                                                QM_HERE)
+static inline void cp_async_bulk_tensor_3d_load(void *to, const Map *map, unsigned long long *bar, int c0, int c1,
+                                                int c2, QM_HERE)
 {
     const int c[] = {c0, c1, c2};
     qm::tensor_load(to, map, bar, 0, 3, c, QM_LOAD(3));
 }
 template <class Map>
-static inline void cp_async_bulk_tensor_4d_load(void *to, const Map *map, unsigned long long *bar, int c0, int c1, int c2,
-                                                int c3, QM_HERE)
+static inline void cp_async_bulk_tensor_4d_load(void *to, const Map *map, unsigned long long *bar, int c0, int c1,
+                                                int c2, int c3, QM_HERE)
 {
     const int c[] = {c0, c1, c2, c3};
     qm::tensor_load(to, map, bar, 0, 4, c, QM_LOAD(4));
 }
 template <class Map>
-static inline void cp_async_bulk_tensor_5d_load(void *to, const Map *map, unsigned long long *bar, int c0, int c1, int c2,
-                                                int c3, int c4, QM_HERE)
+static inline void cp_async_bulk_tensor_5d_load(void *to, const Map *map, unsigned long long *bar, int c0, int c1,
+                                                int c2, int c3, int c4, QM_HERE)
 {
     const int c[] = {c0, c1, c2, c3, c4};
     qm::tensor_load(to, map, bar, 0, 5, c, QM_LOAD(5));
@@ -99,14 +100,15 @@ static inline void cp_async_bulk_tensor_3d_store(const Map *map, const void *fro
     qm::tensor_store(map, from, 3, c, QM_STORE(3));
 }
 template <class Map>
-static inline void cp_async_bulk_tensor_4d_store(const Map *map, const void *from, int c0, int c1, int c2, int c3, QM_HERE)
+static inline void cp_async_bulk_tensor_4d_store(const Map *map, const void *from, int c0, int c1, int c2, int c3,
+                                                 QM_HERE)
 {
     const int c[] = {c0, c1, c2, c3};
     qm::tensor_store(map, from, 4, c, QM_STORE(4));
 }
 template <class Map>
-static inline void cp_async_bulk_tensor_5d_store(const Map *map, const void *from, int c0, int c1, int c2, int c3, int c4,
-                                                 QM_HERE)
+static inline void cp_async_bulk_tensor_5d_store(const Map *map, const void *from, int c0, int c1, int c2, int c3,
+                                                 int c4, QM_HERE)
 {
     const int c[] = {c0, c1, c2, c3, c4};
     qm::tensor_store(map, from, 5, c, QM_STORE(5));

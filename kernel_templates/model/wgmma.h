@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model's bodies of common/wgmma.cuh, wgmma_tf32.cuh, wgmma_fp8.cuh and wgmma_int8.cuh. The work is in wgmma.cpp, the
-// arithmetic in tensor_core.cpp.
+// The model's bodies of common/wgmma.cuh, wgmma_tf32.cuh, wgmma_fp8.cuh and wgmma_int8.cuh. The work is in
+// wgmma.cpp, the arithmetic in tensor_core.cpp.
 #pragma once
 #include "engine.h"
 #include "tensor_core.h"
@@ -16,25 +16,34 @@ struct WgmmaForm {
     bool a_mn_major, b_mn_major, negate_a, negate_b;
 };
 
-// d: this lane's accumulators. a: its 4 registers, or null when A is in shared memory. Returns once the warpgroup issued.
+// d: this lane's accumulators. a: its 4 registers, or null when A is in shared memory. Returns once the warpgroup
+// issued.
 void wgmma(const WgmmaForm &form, void *d, const u32 *a, u64 a_descriptor, u64 b_descriptor, bool accumulate, Place at);
 void wgmma_fence(Place at);
 void wgmma_commit(Place at);
 void wgmma_wait(unsigned pending, Place at);
 
-constexpr WgmmaForm wgmma_float(int n, int k, Format a, Format b, Format sum, int trans_a, int trans_b, int scale_a, int scale_b)
+constexpr WgmmaForm wgmma_float(int n, int k, Format a, Format b, Format sum, int trans_a, int trans_b, int scale_a,
+                                int scale_b)
 {
     return WgmmaForm{n, k, false, a, b, sum, false, false, trans_a == 1, trans_b == 1, scale_a == -1, scale_b == -1};
 }
 constexpr WgmmaForm wgmma_integer(int n, bool a_signed, bool b_signed)
 {
-    return WgmmaForm{n, 32, true, Format::e4m3, Format::e4m3, Format::f32, a_signed, b_signed, false, false, false, false};
+    return WgmmaForm{n,        32,       true,  Format::e4m3, Format::e4m3, Format::f32,
+                     a_signed, b_signed, false, false,        false,        false};
 }
 
 } // namespace qm
 
-static inline void wgmma_fence(QM_HERE) { qm::wgmma_fence(QM_AT("wgmma.fence")); }
-static inline void wgmma_commit_group(QM_HERE) { qm::wgmma_commit(QM_AT("wgmma.commit_group")); }
+static inline void wgmma_fence(QM_HERE)
+{
+    qm::wgmma_fence(QM_AT("wgmma.fence"));
+}
+static inline void wgmma_commit_group(QM_HERE)
+{
+    qm::wgmma_commit(QM_AT("wgmma.commit_group"));
+}
 template <int Pending> static inline void wgmma_wait_group(QM_HERE)
 {
     qm::wgmma_wait(Pending, QM_AT("wgmma.wait_group"));
@@ -49,8 +58,8 @@ template <int Count> static inline void wgmma_fence_operand(int (&)[Count]) {}
     static inline void name(T(&d)[N / per], unsigned long long a, unsigned long long b, bool accumulate, QM_HERE)      \
     {                                                                                                                  \
         static_assert(N >= 8 && N <= 256 && N % 8 == 0, "wgmma has N of 8, 16, ... 256");                              \
-        static constexpr qm::WgmmaForm form = qm::wgmma_float(N, 16, qm::Format::A, qm::Format::B, qm::Format::S,      \
-                                                              TransA, TransB, ScaleA, ScaleB);                         \
+        static constexpr qm::WgmmaForm form =                                                                          \
+            qm::wgmma_float(N, 16, qm::Format::A, qm::Format::B, qm::Format::S, TransA, TransB, ScaleA, ScaleB);       \
         qm::wgmma(form, d, nullptr, a, b, accumulate, QM_AT(#name));                                                   \
     }                                                                                                                  \
     template <int N, int TransB = 0, int ScaleA = 1, int ScaleB = 1>                                                   \

@@ -62,6 +62,7 @@ struct Shared {
     u32 *scratch;   // [kWarps]
     u32 *count;     // [kWarps]
     u32 *word;      // [kListWords]
+    Binning *binning;
 };
 
 constexpr u32 kBinWords = kBins > kKeyBinWords ? kBins : kKeyBinWords;
@@ -87,12 +88,13 @@ QN_DEVICE Shared shared_pieces()
     QN_SHARED_ARRAY(u32, count, kWarps);
     QN_SHARED_ARRAY(u32, word, kListWords);
     QN_SHARED_ARRAY(u32, single, 4);
+    QN_SHARED(Binning, binning);
     return Shared{lists, reinterpret_cast<u64 *>(own), loose, vector, number, reinterpret_cast<u32 *>(maxima),
                   reinterpret_cast<u32 *>(own_maxima), record, edges, top, before, sums, single, single + 1, single + 2,
-                  sorted, bins, scratch, count, word};
+                  sorted, bins, scratch, count, word, &binning};
 }
 constexpr u32 kSharedBytes = CLUSTER * (kListStride * 8 + 16) + kListSlots * (16 + 8 + 8 + 4) +
-                             (kMaxima + kOwnMaxima) * 4 + kSorted * 8 + (kBinWords + 7 * kWarps + kListWords + 4) * 4;
+                             (kMaxima + kOwnMaxima) * 4 + kSorted * 8 + (kBinWords + 7 * kWarps + kListWords + 4) * 4 + (u32)sizeof(Binning);
 static_assert(kSharedBytes <= SHARED_BYTES, "SHARED_BYTES is less than the pieces need");
 
 // ---- load
@@ -269,7 +271,7 @@ QN_DEVICE void threshold_by_bins(const Shared &s, uint4 &record, float temperatu
         if (mine && key[i] >= smallest) atomicAdd(&s.bins[key_bin_word((largest - key[i]) >> shift)], 1u);
     __syncthreads();
     if (warp_index() == 0) {
-        const u32 edge = key_bin_far_edge(key_bins_find(s.bins, kK).bin, shift);
+        const u32 edge = key_bin_far_edge(key_bins_find(s.bins, key_bins_count(s.bins), kK).bin, shift);
         if (lane_index() == 0) *s.threshold = max(smallest, edge < largest ? largest - edge : 0u);
     } else if (warp_index() == 1) {
         record = record_of_block(s, temperature);
@@ -461,10 +463,10 @@ QN_DEVICE const u64 *winners_alone(const Shared &s, const Row &r, const Totals &
         __syncthreads();
         return s.sorted;
     }
-    const List list = {s.lists, s.count, s.sorted, s.bins, s.scratch, s.word};
+    const List list = {s.lists, s.count, s.sorted, s.bins, s.scratch, s.word, s.binning};
     list_exact(list, RowElements{r, 0, r.count}, kK, t.candidates & kFull ? *s.threshold : 0u);
     list_scatter(list, kK);
-    return list_rank(list, list_binning(list), kK);
+    return list_rank(list, *list.binning, kK);
 }
 
 QN_NOINLINE void finish_alone(const softmax_topk_params &p, i64 row)

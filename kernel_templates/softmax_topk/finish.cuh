@@ -18,8 +18,14 @@ static_assert(kSlots % kWarps == 0 && kSlots < 65536, "SLOTS: a multiple of the 
 static_assert(kSlots >= 256 && kSlots * 2 >= kK, "SLOTS: the list must hold the exact histogram, later the winners");
 static_assert(kSorted >= kK + 1 && kBins % THREADS == 0 && kBins <= 32768, "SORTED, BINS: out of range");
 
-// list.word: candidates; those down to the end of the bin that holds the last winner; the keys that the bins are over.
+// list.word: candidates; those down to the end of the bin that holds the last winner; least and largest key.
 enum { kListTotal, kListEnd, kListSpare, kListLow, kListTop, kListWords };
+
+// Keys from `top` down to the lowest. A narrow range gives each key a bin, or several by index; a wide one is scaled.
+struct Binning {
+    u32 top, pieces, piece_scale;
+    float scale;
+};
 
 // The part of shared memory that this file works on.
 struct List {
@@ -29,23 +35,18 @@ struct List {
     u32 *bins;     // [kBins], 0 before: counts, then first places
     u32 *scratch;  // [kWarps]
     u32 *word;     // [kListWords]
+    Binning *binning;
 };
 
 // ---- bins
-
-// Keys from `top` down to `low`. A narrow range gives each key a bin, or several by index; a wide one is scaled.
-struct Binning {
-    u32 top, pieces, piece_scale;
-    float scale;
-};
 
 QN_DEVICE Binning binning_over(u32 low, u32 top)
 {
     Binning b = {top, 0, 0, 0.f};
     const u32 range = top - low;
     if (range < kBins) {
-        b.pieces = min(kBins / (range + 1), kV);
-        b.piece_scale = (u32)min((u64)0xFFFFFFFFu, ((u64)b.pieces << 32) / kV);
+        b.pieces = min(kV, u32_saturated((float)kBins / (float)(range + 1))); // exact: both are small
+        b.piece_scale = u32_saturated((float)b.pieces * (float)(4294963200.0 / kV)); // a little less than 2^32 pieces / V
     } else {
         b.scale = (float)(kBins - 1) / (float)range;
     }
@@ -134,9 +135,6 @@ constexpr u32 kExactBins = exact_bins(kSlots * 4);
 constexpr u32 kExactRoom = kSlots < kSorted ? kSlots : kSorted;
 static_assert(kExactRoom >= kK, "SLOTS, SORTED: the exact selection needs room for the winners");
 
-// The binning of the candidates that are in the list.
-QN_DEVICE Binning list_binning(const List &list) { return binning_over(list.word[kListLow], list.word[kListTop]); }
-
 // Fills the list with at most kExactRoom candidates, the `need` first among them, places taken and bins scanned.
 template <class Source> QN_DEVICE void list_exact(const List &list, const Source &source, u32 need, u32 hint)
 {
@@ -155,7 +153,9 @@ template <class Source> QN_DEVICE void list_exact(const List &list, const Source
     top = warp_max(top);
     if (lane_index() == 0) atomicMax(&list.word[kListTop], top);
     __syncthreads();
-    list_place(list, list_binning(list));
+    const Binning binning = binning_over(list.word[kListLow], list.word[kListTop]);
+    if (thread_index() == 0) *list.binning = binning;
+    list_place(list, binning);
     __syncthreads();
     list_scan(list, need);
 }

@@ -20,25 +20,35 @@ struct FoundBin {
     u32 bin, before, count; // before: how many lie in nearer bins; count 0: none holds the n-th
 };
 
-// One warp: the bin that holds the n-th, n >= 1. The same in every lane.
-QN_DEVICE FoundBin key_bins_find(const u32 *bins, u32 n)
+// How many keys the bins hold, a lane 32 neighbouring bins.
+struct KeyCounts {
+    u32 mine, before; // before: in nearer lanes
+};
+
+QN_DEVICE KeyCounts key_bins_count(const u32 *bins)
 {
-    constexpr u32 kEach = kKeyBins / kWarp;
-    const u32 first = lane_index() * kEach;
-    u32 sum = 0;
+    static_assert(kKeyBins == kWarp * kWarp, "a lane counts a warp's width of bins");
+    KeyCounts c = {0, 0};
 #pragma unroll
-    for (u32 i = 0; i < kEach; i++) sum += bins[key_bin_word(first + i)];
-    const u32 until = warp_inclusive_sum(sum);
-    FoundBin found = {first, until - sum, 0};
-    const bool mine = until - sum < n && until >= n;
-    if (mine) {
-        while (found.before + bins[key_bin_word(found.bin)] < n) found.before += bins[key_bin_word(found.bin++)];
-        found.count = bins[key_bin_word(found.bin)];
-    }
-    const u32 owner = __ballot_sync(kFullMask, mine);
-    const int lane = owner ? __ffs((int)owner) - 1 : 0;
-    found.bin = __shfl_sync(kFullMask, found.bin, lane);
-    found.before = __shfl_sync(kFullMask, found.before, lane);
-    found.count = __shfl_sync(kFullMask, found.count, lane);
-    return found;
+    for (u32 i = 0; i < kWarp; i++) c.mine += bins[key_bin_word(lane_index() * kWarp + i)];
+    c.before = warp_inclusive_sum(c.mine) - c.mine;
+    return c;
+}
+
+// The lane whose number makes `here` true; at most one does, 32 if none.
+QN_DEVICE u32 only_lane(bool here)
+{
+    const u32 ballot = __ballot_sync(kFullMask, here);
+    return ballot ? (u32)__ffs((int)ballot) - 1u : (u32)kWarp;
+}
+
+// One warp: the bin that holds the n-th, n >= 1. The same in every lane. First the lane, then its bins, a lane a bin.
+QN_DEVICE FoundBin key_bins_find(const u32 *bins, const KeyCounts &c, u32 n)
+{
+    const u32 owner = only_lane(c.before < n && c.before + c.mine >= n);
+    if (owner == kWarp) return FoundBin{0, 0, 0};
+    const u32 count = bins[key_bin_word(owner * kWarp + lane_index())];
+    const u32 before = __shfl_sync(kFullMask, c.before, (int)owner) + warp_inclusive_sum(count) - count;
+    const int bin = (int)only_lane(before < n && before + count >= n);
+    return FoundBin{owner * kWarp + (u32)bin, __shfl_sync(kFullMask, before, bin), __shfl_sync(kFullMask, count, bin)};
 }

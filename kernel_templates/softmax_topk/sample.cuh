@@ -52,7 +52,8 @@ QN_DEVICE u32 sample_floor(const u32 *keys, u32 mine, u32 vectors)
 // Warp 0: the bin that holds the RANK-th of the sampled maxima, and where the 2 * RANK-th lies.
 QN_DEVICE void sample_search(const u32 *bins, u32 *found)
 {
-    const FoundBin at = key_bins_find(bins, RANK), spare = key_bins_find(bins, 2 * RANK);
+    const KeyCounts counts = key_bins_count(bins);
+    const FoundBin at = key_bins_find(bins, counts, RANK), spare = key_bins_find(bins, counts, 2 * RANK);
     if (lane_index() != 0) return;
     found[kFoundBin] = at.bin, found[kFoundBefore] = at.before, found[kFoundCount] = at.count;
     found[kFoundSpare] = spare.count ? spare.bin + 1 : 0;
@@ -97,16 +98,20 @@ QN_DEVICE Threshold sample_threshold(const Row &row, u32 begin, u32 end, u32 *bi
     const u32 bin = found[kFoundBin], count = found[kFoundCount];
     const u32 spare = found[kFoundSpare] ? min(largest - 1, key_bin_far_edge(found[kFoundSpare] - 1, shift)) : largest;
     for (u32 i = thread_index(); i < kKeyBinWords; i += THREADS) bins[i] = 0;
+    u32 low = largest - bin, high = low; // the keys in the bin, at both ends
+    if (shift) {
 #pragma unroll
-    for (u32 i = 0; i < SAMPLE; i++) { // the keys in the bin, at both ends
-        if (keys[i] < smallest || (largest - keys[i]) >> shift != bin) continue;
-        atomicMax(&found[kFoundLargest], keys[i]);
-        atomicMax(&found[kFoundSmallest], ~keys[i]);
+        for (u32 i = 0; i < SAMPLE; i++) {
+            if (keys[i] < smallest || (largest - keys[i]) >> shift != bin) continue;
+            atomicMax(&found[kFoundLargest], keys[i]);
+            atomicMax(&found[kFoundSmallest], ~keys[i]);
+        }
+        __syncthreads();
+        low = ~found[kFoundSmallest], high = found[kFoundLargest];
     }
-    __syncthreads();
-    Threshold t = {~found[kFoundSmallest], ~found[kFoundSmallest], end, largest - spare, largest};
-    if (t.low == Element::kKeyNaN) return t; // no key is above it: ties of NaNs have no cut
-    t.high = t.low + 1;
-    if (t.low == found[kFoundLargest] && count >= 8) t.cut = sample_cut(begin, vectors, found[kFoundBefore], count);
+    Threshold t = {low, low, end, largest - spare, largest};
+    if (low == Element::kKeyNaN) return t; // no key is above it: ties of NaNs have no cut
+    t.high = low + 1;
+    if (low == high && count >= 8) t.cut = sample_cut(begin, vectors, found[kFoundBefore], count);
     return t;
 }

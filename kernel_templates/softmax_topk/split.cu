@@ -147,7 +147,7 @@ QN_DEVICE Result merge(const Shared &s, const softmax_topk_params &p, i64 row)
     Result t = totals_of(p, row, &reached);
     list_exact(s.list, RecordElements{p, row}, kK, reached);
     list_scatter(s.list, kK);
-    t.winner = list_rank(s.list, list_binning(s.list), kK);
+    t.winner = list_rank(s.list, *s.list.binning, kK);
     return t;
 }
 

@@ -55,11 +55,12 @@ QN_DEVICE Shared shared_pieces()
     QN_SHARED_ARRAY(u32, word, kListWords);
     QN_SHARED_ARRAY(u32, found, kFoundWords);
     QN_SHARED(Threshold, threshold);
+    QN_SHARED(Binning, binning);
     QN_SHARED_ARRAY(Number, vector, kSlots);
-    return Shared{{slot, count, sorted, bins, scratch, word}, vector, tail, edges, found, top, before, sums, &threshold};
+    return Shared{{slot, count, sorted, bins, scratch, word, &binning}, vector, tail, edges, found, top, before, sums, &threshold};
 }
 constexpr u32 kSharedBytes =
-    kSlots * (16 + (u32)sizeof(Number)) + kSorted * 8 + (kBinWords + 8 * kWarps + kListWords + kFoundWords) * 4 + (u32)sizeof(Threshold);
+    kSlots * (16 + (u32)sizeof(Number)) + kSorted * 8 + (kBinWords + 8 * kWarps + kListWords + kFoundWords) * 4 + (u32)sizeof(Threshold) + (u32)sizeof(Binning);
 static_assert(kSharedBytes <= SHARED_BYTES, "SHARED_BYTES is less than the pieces need");
 
 // ---- stream
@@ -78,33 +79,30 @@ struct Filter {
 struct Stream {
     LongSum sum;
     Packed max;
-    u32 listed; // vectors this warp pushed
+    u32 next;   // the warp's next list entry; goes on beyond `last`
+    u32 last;   // end of the warp's entries
     u32 before; // elements before the token, as token_count counts them
 };
 
-// Pushes the vectors that the filter passes into the warp's list.
-QN_DEVICE void push(const Shared &s, const Filter &filter, Packed bound, bool at_cut, bool inside, const uint4 &x, u32 v,
-                    Stream &stream)
+// Pushes the vectors that reach the bound into the warp's list.
+QN_DEVICE void push(const Shared &s, Packed bound, bool inside, const uint4 &x, u32 v, Stream &stream)
 {
     const Packed max = Element::vector_max(x);
-    bool hit = Element::reaches(max, bound) && inside;
-    u32 ballot = __ballot_sync(kFullMask, hit);
+    const bool hit = Element::reaches(max, bound) && inside;
+    const u32 ballot = __ballot_sync(kFullMask, hit);
     if (!ballot) return;
-    if (at_cut) {
-        hit = hit && (v <= filter.cut || Element::reaches(max, filter.high));
-        ballot = __ballot_sync(kFullMask, hit);
-    }
-    const u32 at = stream.listed + lanes_below(ballot);
-    if (hit && at < kWarpSlots) {
-        s.list.slot[warp_index() * kWarpSlots + at] = x;
-        s.vector[warp_index() * kWarpSlots + at] = (Number)v;
+    const u32 at = stream.next + lanes_below(ballot);
+    if (hit && at < stream.last) {
+        s.list.slot[at] = x;
+        s.vector[at] = (Number)v;
     }
     stream.max = Element::larger(stream.max, max);
-    stream.listed += (u32)__popc(ballot);
+    stream.next += (u32)__popc(ballot);
 }
 
-// kEnds: the tile may hold the row's first vector, its last, or vectors beyond the share.
-template <bool kEnds>
+// kInner: every vector lies inside the share, neither the row's first (if that has a lead) nor its last is among them,
+// nor is the cut.
+template <bool kInner>
 QN_DEVICE void stream_tile(const Shared &s, const Share &share, u32 base, const Filter &filter, const Exponent &exponent,
                            const TokenBounds &token, Stream &stream)
 {
@@ -112,22 +110,21 @@ QN_DEVICE void stream_tile(const Shared &s, const Share &share, u32 base, const 
 #pragma unroll
     for (u32 u = 0; u < UNROLL; u++) {
         const u32 v = base + u * THREADS + thread_index();
-        x[u] = !kEnds ? row_load_inner(share.row, v) : v < share.end ? row_load(share.row, v) : row_pad();
+        x[u] = kInner ? row_load_inner(share.row, v) : v < share.end ? row_load(share.row, v) : row_pad();
     }
-    const bool at_cut = base + kTile > filter.cut;
-    const Packed bound = base <= filter.cut ? filter.low : filter.high;
     float even = 0.f, odd = 0.f;
 #pragma unroll
     for (u32 u = 0; u < UNROLL; u++) {
         const u32 v = base + u * THREADS + thread_index();
+        const bool inside = kInner || v < share.end;
         float y[kPerVector];
         Element::unpack(x[u], y);
         if constexpr (kNeedsSum) {
 #pragma unroll
             for (u32 q = 0; q < kPerVector; q += 2) even += weight(y[q], exponent), odd += weight(y[q + 1], exponent);
         }
-        if constexpr (TOKEN) stream.before += !kEnds || v < share.end ? token_count(token, v, y) : 0u;
-        if constexpr (RANK > 0) push(s, filter, bound, at_cut, !kEnds || v < share.end, x[u], v, stream);
+        if constexpr (TOKEN) stream.before += inside ? token_count(token, v, y) : 0u;
+        if constexpr (RANK > 0) push(s, (kInner ? base : v) <= filter.cut ? filter.low : filter.high, inside, x[u], v, stream);
     }
     if constexpr (kLongRow) long_sum_add(stream.sum, even + odd);
     else stream.sum.sum += even + odd;
@@ -140,36 +137,55 @@ QN_DEVICE void stream_share(const Shared &s, const softmax_topk_params &p, i64 r
     const Filter filter = {Element::bound(t.low), Element::bound(t.high), t.cut};
     TokenBounds token = {0, 0.f, 0.f};
     if constexpr (TOKEN) token = token_bounds(p, row, share.row);
-    Stream stream = {{0.f, 0.f}, Element::packed_minus_infinity(), 0, 0};
-    const u32 inner = min(share.end, share.row.count - 1); // tiles that end here or earlier hold no last vector
+    const u32 first = warp_index() * kWarpSlots;
+    Stream stream = {{0.f, 0.f}, Element::packed_minus_infinity(), first, first + kWarpSlots, 0};
+    const u32 inner = min(share.end, share.row.count - 1); // tiles up to here hold no last vector
     for (u32 base = share.begin; base < share.end; base += kTile) {
-        const bool is_inner = (base || !share.row.lead) && base + kTile <= inner;
-        if (is_inner) stream_tile<false>(s, share, base, filter, exponent, token, stream);
-        else stream_tile<true>(s, share, base, filter, exponent, token, stream);
+        const bool is_cut = base <= filter.cut && base + kTile > filter.cut + 1;
+        const bool is_inner = (base || !share.row.lead) && base + kTile <= inner && !is_cut;
+        if (is_inner) stream_tile<true>(s, share, base, filter, exponent, token, stream);
+        else stream_tile<false>(s, share, base, filter, exponent, token, stream);
     }
     const float sum = warp_sum(long_sum(stream.sum));
     const u32 top = warp_max(Element::key_of_packed(stream.max)), before = TOKEN ? warp_sum(stream.before) : 0;
     if (lane_index() != 0) return;
     s.sums[warp_index()] = sum;
     s.top[warp_index()] = top;
-    s.list.count[warp_index()] = stream.listed;
+    s.list.count[warp_index()] = stream.next - first;
     s.before[warp_index()] = before;
     s.tail[warp_index()] = 0;
 }
 
 // ---- candidates
 
+// The threshold as numbers: an element is a candidate if it is not less. Not for a threshold that is NaN.
+struct Bounds {
+    float low, high;
+};
+
+// Bit q: element q of vector v belongs to the row.
+QN_DEVICE u32 inside_row(const Row &r, u32 v)
+{
+    u32 inside = 0;
+    for (u32 q = 0; q < kPerVector; q++) inside |= (v * kPerVector + q - r.lead < kV ? 1u : 0u) << q;
+    return inside;
+}
+
 // Entry i of the warp's list, a vector, becomes its first candidate; further ones go to the list's end.
-QN_DEVICE void candidates_of_vector(const Shared &s, const Threshold &t, const Row &r, const Binning &binning, u32 i)
+QN_DEVICE void candidates_of_vector(const Shared &s, const Threshold &t, const Bounds &bounds, const Row &r, const Binning &binning,
+                                    u32 i)
 {
     uint4 *list = s.list.slot + warp_index() * kWarpSlots;
     const uint4 x = list[i];
     const u32 v = s.vector[warp_index() * kWarpSlots + i];
-    const u32 low = v <= t.cut ? t.low : t.high, first = v * kPerVector - r.lead;
-    u32 raw[kPerVector], hits = 0;
-    Element::unpack_raw(x, raw);
+    const u32 first = v * kPerVector - r.lead;
+    const float low = v <= t.cut ? bounds.low : bounds.high;
+    float y[kPerVector];
+    Element::unpack(x, y);
+    u32 hits = 0;
 #pragma unroll
-    for (u32 q = 0; q < kPerVector; q++) hits |= (Element::key(raw[q]) >= low && first + q < kV ? 1u : 0u) << q;
+    for (u32 q = 0; q < kPerVector; q++) hits |= (y[q] < low ? 0u : 1u) << q;
+    if (v == 0 || v == r.count - 1) hits &= inside_row(r, v);
     const Raw *elements = reinterpret_cast<const Raw *>(list + i); // [kPerVector]
     const u32 extra = hits & (hits - 1u);                          // all but the first
     u32 at = extra ? s.list.count[warp_index()] + atomicAdd(&s.tail[warp_index()], (u32)__popc(extra)) : 0;
@@ -190,9 +206,10 @@ QN_DEVICE void candidates_of_vector(const Shared &s, const Threshold &t, const R
 QN_DEVICE bool candidates_of_list(const Shared &s, const Threshold &t, const Row &r, const Binning &binning)
 {
     const u32 listed = entries_of_warp(s.list);
-    bool fits = s.list.count[warp_index()] <= kWarpSlots;
+    const Bounds bounds = {key_value(max(t.low, Element::kKeyMinusInfinity)), key_value(max(t.high, Element::kKeyMinusInfinity))};
+    bool fits = s.list.count[warp_index()] <= kWarpSlots && !is_nan(bounds.low);
     if (fits) {
-        for (u32 i = lane_index(); i < listed; i += kWarp) candidates_of_vector(s, t, r, binning, i);
+        for (u32 i = lane_index(); i < listed; i += kWarp) candidates_of_vector(s, t, bounds, r, binning, i);
     }
     __syncwarp();
     const u32 entries = s.list.count[warp_index()] + s.tail[warp_index()];
@@ -209,8 +226,8 @@ QN_NOINLINE bool bin_share(const softmax_topk_params &p, i64 row, u32 begin, u32
     const Shared s = shared_pieces();
     const Share share = {row_of(p, row), begin, end};
     const Threshold t = *s.threshold;
-    const u32 top = max(t.low, warp_max(s.top[lane_index() % kWarps]));
-    bool works = candidates_of_list(s, t, share.row, binning_over(t.low, top));
+    const Binning binning = binning_over(t.low, max(t.low, warp_max(s.top[lane_index() % kWarps])));
+    bool works = candidates_of_list(s, t, share.row, binning);
     u32 low = t.low;
     if (works) {
         list_scan(s.list, need);
@@ -218,7 +235,7 @@ QN_NOINLINE bool bin_share(const softmax_topk_params &p, i64 row, u32 begin, u32
         works = !short_of && s.list.word[kListEnd] <= kSorted;
         if (short_of) low = t.spare;
     }
-    if (thread_index() == 0) s.list.word[kListLow] = low, s.list.word[kListTop] = top;
+    if (thread_index() == 0) s.list.word[kListLow] = low, *s.list.binning = binning;
     __syncthreads();
     return works;
 }
@@ -243,7 +260,7 @@ QN_DEVICE void select_share(const softmax_topk_params &p, i64 row, const Share &
 // The `need` first elements of the share, in order.
 QN_DEVICE const u64 *winners_of_share(const Shared &s, u32 need)
 {
-    const Binning binning = list_binning(s.list);
+    const Binning binning = *s.list.binning;
     list_scatter(s.list, need);
     return list_rank(s.list, binning, need);
 }
@@ -257,8 +274,7 @@ QN_DEVICE float sum_of_share(const Shared &s, const softmax_topk_params &p, i64 
     const float temperature = row_temperature(p, row);
     if (!softmax_is_defined(max, temperature)) return not_a_number();
     const Exponent exponent = exponent_near(key_value(s.threshold->max), temperature);
-    float sum = 0.f;
-    for (int warp = 0; warp < kWarps; warp++) sum += s.sums[warp];
+    const float sum = warp_sum(lane_index() < kWarps ? s.sums[lane_index()] : 0.f);
     if (sum_is_usable(sum, max, exponent)) return sum_from_offset(sum, max, exponent);
     __syncthreads();
     return sum_against(share.row, share.begin, share.end, max, temperature, s.sums);
@@ -267,11 +283,7 @@ QN_DEVICE float sum_of_share(const Shared &s, const softmax_topk_params &p, i64 
 // Elements before the token, as token_count counts them.
 QN_DEVICE u32 before_of_share(const Shared &s)
 {
-    u32 before = 0;
-    if constexpr (TOKEN) {
-        for (int warp = 0; warp < kWarps; warp++) before += s.before[warp];
-    }
-    return before;
+    return TOKEN ? warp_sum(lane_index() < kWarps ? s.before[lane_index()] : 0u) : 0u;
 }
 
 // ---- both together

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Making and checking a directory that holds files which become code. Called by runtime/open.c and the cache.
 //   (1) What is made has mode 0700, whatever the umask.
-//   (2) A directory passes only if nobody but its owner, who is this user, and root could put a file into it or put
-//       another directory in its place.
+//   (2) A directory passes only if it is this user's, no other user may write into it, and not everyone could put
+//       another one in its place. Whoever owns an ancestor, or shares the group of one that its group may write to, could.
 #include "base/path.h"
 
 #include <errno.h>

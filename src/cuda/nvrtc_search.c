@@ -133,7 +133,6 @@ bool qn_nvrtc_search(const char *file, bool ignore_environment, qn_nvrtc_try try
     order_sonames(&s);
     return try_names(&s, true) || try_beside_cudart(&s) || try_names(&s, false) ||
            try_toolkit(&s, qn_environment("CUDA_PATH", ignore_environment)) ||
-           try_toolkit(&s, qn_environment("CUDA_HOME", ignore_environment)) ||
-           try_toolkit(&s, "/usr/local/cuda") || try_versions(&s, "/usr/local/cuda-13*") ||
-           try_versions(&s, "/usr/local/cuda-12*");
+           try_toolkit(&s, qn_environment("CUDA_HOME", ignore_environment)) || try_toolkit(&s, "/usr/local/cuda") ||
+           try_versions(&s, "/usr/local/cuda-13*") || try_versions(&s, "/usr/local/cuda-12*");
 }

@@ -142,7 +142,7 @@ static stream_numbers stream_of(const spec_t *s, const qn_config *c)
     n.sorted = (int)((s->K + s->K / 4 + 256 + 1) / 2 * 2);
     n.bins = s->K <= 512 ? 1024 : 2048;
     int bin_words = n.bins > 1056 ? n.bins : 1056, number = most_vectors(s) <= 65536 ? 2 : 4;
-    n.shared_bytes = n.slots * (16 + number) + n.sorted * 8 + (bin_words + 8 * warps + 5 + 6) * 4 + 20;
+    n.shared_bytes = n.slots * (16 + number) + n.sorted * 8 + (bin_words + 8 * warps + 5 + 6) * 4 + 20 + 16;
     return n;
 }
 
@@ -283,7 +283,7 @@ static cluster_numbers cluster_of(const spec_t *s, const qn_config *c)
     n.sorted = (int)((s->K + s->K / 4 + 256 + 1) / 2 * 2);
     n.bins = 1024;
     n.shared_bytes = ctas * ((n.list + 2) * 8 + 16) + n.list * 36 + (n.maxima + block / c->value[GROUP]) * 4 +
-                     n.sorted * 8 + (1056 + 7 * warps + 5 + 4) * 4;
+                     n.sorted * 8 + (1056 + 7 * warps + 5 + 4) * 4 + 16;
     return n;
 }
 

@@ -125,7 +125,7 @@ static quern_status compile(quern *q, qn_process *process, qn_work *work)
     qn_options options;
     qn_compiled compiled = {0};
     QN_TRY(qn_nvrtc_load(q->nvrtc_file, q->ignore_environment, &nvrtc));
-    if (!qn_nvrtc_has_arch(nvrtc, work->arch)) return qn_lacks_arch(nvrtc, "the caller", &work->arch, 1);
+    if (!qn_nvrtc_has_arch(nvrtc, work->arch)) return qn_lacks_arch(nvrtc, work->spec_text, &work->arch, 1);
     qn_compile_options(q, work->arch, &options);
     qn_compile request = {work->source.bytes,    work->entry_name, options.item,  options.count,
                           q->compile_timeout_ms, q->cancel,        q->cancel_user};

@@ -2,7 +2,7 @@
 // What the files of src/runtime share: the quern itself, the part of it that belongs to one process, images in memory,
 // work on a kernel, ops. Nothing outside src/runtime includes this.
 //
-//   quern ──► qn_process   locks, flights, stores: made anew in a forked child (state.c)
+//   quern ──► qn_process   locks, flights: made anew in a forked child, which takes over the stores (state.c)
 //         ──► qn_table     descriptor → op; readers take no lock (table.c)
 //         ──► qn_entry     images, a list that only grows; readers take no lock (memory.c)
 //

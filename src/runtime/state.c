@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What belongs to one process of a quern: its locks, flights and open stores. A forked child is recognised by its pid on
-// the slow path and gets a new one; its parent's is left alone, since a thread that no longer exists may hold its locks.
-#include <errno.h>
+// the slow path and gets a new one with the same stores; the rest of its parent's is left alone, since a thread that no
+// longer exists may hold its locks.
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -33,6 +33,20 @@ static void process_delete(qn_process *process)
     free(process);
 }
 
+// A child keeps the stores that were open: each makes a connection of its own, and refuses to where the fork happened
+// inside the parent's (cache/sqlite_store.c), which a store opened anew could not know.
+static void inherit_stores(qn_process *child, const qn_process *parent)
+{
+    if (!parent || parent->stores != QN_STORES_OPEN) return;
+    memcpy(child->sealed, parent->sealed, sizeof child->sealed);
+    child->user = parent->user;
+    child->has_user = parent->has_user;
+    child->user_is_sqlite = parent->user_is_sqlite;
+    child->user_is_writable = parent->user_is_writable;
+    child->lock_file = qn_strdup(parent->lock_file);
+    child->stores = QN_STORES_OPEN;
+}
+
 qn_process *qn_process_of(quern *q)
 {
     qn_process *current = atomic_load_explicit(&q->process, memory_order_acquire);
@@ -43,6 +57,7 @@ qn_process *qn_process_of(quern *q)
         return NULL;
     }
     bool forked = current != NULL;
+    inherit_stores(fresh, current);
     if (!atomic_compare_exchange_strong(&q->process, &current, fresh)) {
         process_delete(fresh); // another thread of this process was first
         return current;
@@ -51,7 +66,7 @@ qn_process *qn_process_of(quern *q)
     return fresh;
 }
 
-// After a fork the parent's state stays as it is: its mutexes may be locked, its connections are the parent's.
+// After a fork the parent's state stays as it is: its mutexes may be locked. Its stores are the child's by then.
 void qn_process_free(quern *q, qn_process *process)
 {
     if (process->pid != getpid()) return;

@@ -249,7 +249,8 @@ static void read_tuned(quern *q, qn_process *process, size_t index, const char *
     quern_status status = qn_sqlite_tune_read(store, spec_text, QN_TUNE_BEST, list);
     if (status == QUERN_OK) return;
     leave_alone_if_busy(q, process, index, status);
-    qn_warn_once(q, warning_of(q, index), "cache", "%s could not be asked, what it has of tuning results and kernels is not used: %s: %s",
+    qn_warn_once(q, warning_of(q, index), "cache",
+                 "%s could not be asked, what it has of tuning results and kernels is not used: %s: %s",
                  store_name(q, index), quern_status_name(status), quern_message());
 }
 

@@ -7,6 +7,7 @@
 # each line, and "= status". In an expected line <N> stands for a number, <*> for anything; a line "..." for any lines.
 # --update writes NAME.expected anew, without wildcards: put them back by hand.
 set -u
+umask 022 # a folder that its group may write to is refused as a database's
 update=no
 if [ "${1:-}" = --update ]; then update=yes; shift; fi
 if [ $# -ne 2 ]; then echo "usage: run.sh [--update] QUERN NAME" >&2; exit 2; fi

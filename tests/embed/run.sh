@@ -27,7 +27,6 @@ fi
 export PKG_CONFIG_PATH=$prefix/lib/x/pkgconfig
 [ "$(pkg-config --libs quern | grep -o -- '-lquern' | wc -l)" = 1 ] || fail "-lquern is not there exactly once"
 cd "$work"
-printf 'void unused(void);\n' >/dev/null
 eval cc -std=c11 "${strict[@]}" -o a_c "'$here/uses.c'" "$(pkg-config --cflags --libs quern)"
 eval c++ -std=c++17 "${strict[@]}" -o a_cxx "'$here/uses.cpp'" "$(pkg-config --cflags --libs quern)"
 private=$(pkg-config --static --libs quern | sed 's/-lquern//; s/-L[^ ]*\(\\ [^ ]*\)*//')
@@ -35,7 +34,7 @@ eval cc -std=c11 "${strict[@]}" -o b_c "'$here/uses.c'" "$(pkg-config --cflags q
 for program in a_c a_cxx b_c; do LD_LIBRARY_PATH=$prefix/lib/x "./$program" || fail "$program failed"; done
 
 for way in package subdirectory; do
-  cmake -S "$here/$way" -B "$work/$way" -DCMAKE_PREFIX_PATH="$prefix" -DQUERN_SOURCE="$root" -DQUERN_CUDA_INCLUDE="$include" \
+  cmake -S "$here/$way" -B "$work/$way" -DQUERN_SOURCE="$root" -DQUERN_CUDA_INCLUDE="$include" \
     -DCMAKE_PREFIX_PATH="$prefix/lib/x/cmake" >"$work/log" || { cat "$work/log"; exit 1; }
   cmake --build "$work/$way" -j2 >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
   for program in uses_c uses_cxx uses_static; do "$work/$way/$program" || fail "$way: $program failed"; done

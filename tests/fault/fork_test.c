@@ -21,6 +21,7 @@
 #include "support/cache_fixture.h"
 #include "support/fake_driver.h"
 #include "support/fake_nvrtc.h"
+#include "support/fault_vfs.h"
 #include "support/runtime_fixture.h"
 
 enum { PATIENCE_S = 60, FOREVER_MS = 600000 };
@@ -270,6 +271,37 @@ static void an_idle_child_does_not_keep_a_lock_that_its_parent_dropped(void **st
     quern_close(other);
 }
 
+// SQLite's own record of the file's locks was copied in the middle of a change: a second connection would trust it.
+static int obtain_beside_a_torn_database(void *user)
+{
+    quern *q = user;
+    if (obtain(q, 2) != QUERN_OK) return 1;
+    quern_counters c = runtime_counters(q);
+    return c.put_failed == 1 && c.get_failed > 0 ? 0 : 2;
+}
+
+static void fork_here(void *user)
+{
+    atomic_store(&shared[0], 1 + cache_in_child(obtain_beside_a_torn_database, user));
+}
+
+static void a_child_born_inside_the_database_goes_on_in_memory(void **state)
+{
+    (void)state;
+    fault_vfs_install();
+    fault_vfs_set((fault_plan){0});
+    quern *q = open_on_database();
+    assert_int_equal(obtain(q, 1), QUERN_OK);
+    fault_vfs_set((fault_plan){.kinds = FAULT_WRITE, .at = 3, .hook = fork_here, .user = q});
+
+    assert_int_equal(obtain(q, 3), QUERN_OK);
+
+    fault_vfs_set((fault_plan){0});
+    assert_int_equal(shared[0], 1); // it forked, and the child was content
+    assert_int_equal(runtime_counters(q).put_failed, 0);
+    quern_close(q);
+}
+
 static void a_child_makes_no_driver_call_when_it_closes(void **state)
 {
     (void)state;
@@ -330,6 +362,7 @@ int main(void)
         TEST(a_living_child_does_not_keep_its_dead_parents_lock),
         TEST(a_descriptor_that_the_child_uses_for_itself_is_not_closed),
         TEST(an_idle_child_does_not_keep_a_lock_that_its_parent_dropped),
+        TEST(a_child_born_inside_the_database_goes_on_in_memory),
         TEST(a_child_makes_no_driver_call_when_it_closes),
         TEST(a_grandchild_opens_its_own_too),
     };

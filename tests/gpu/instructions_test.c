@@ -32,7 +32,10 @@ static void load_kernel(const gpu *g, const instruction_file *file, loaded *l)
     if (instruction_source(file, g->arch, &source) != QUERN_OK) fail_msg("%s", quern_message());
     snprintf(arch, sizeof arch, "--gpu-architecture=%s", g->arch->name);
     const char *options[] = {arch, "--std=c++17"};
-    qn_compile request = {.source = qn_text_string(&source), .name = file->kernel, .options = options, .option_count = 2,
+    qn_compile request = {.source = qn_text_string(&source),
+                          .name = file->kernel,
+                          .options = options,
+                          .option_count = 2,
                           .timeout_ms = -1};
     if (qn_nvrtc_compile(nvrtc, &request, &compiled) != QUERN_OK) fail_msg("%s", quern_message());
     GPU_MUST(g, cuLibraryLoadData(&l->library, compiled.image.bytes, NULL, NULL, 0, NULL, NULL, 0));
@@ -61,9 +64,15 @@ static void launch_case(const gpu *g, const instruction_file *file, const loaded
                         instruction_params *params)
 {
     CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = {c->ctas, 1, 1}};
-    CUlaunchConfig config = {.gridDimX = c->ctas, .gridDimY = 1, .gridDimZ = 1, .blockDimX = (unsigned)file->threads,
-                             .blockDimY = 1, .blockDimZ = 1, .sharedMemBytes = (unsigned)file->shared,
-                             .attrs = &attribute, .numAttrs = c->ctas > 1};
+    CUlaunchConfig config = {.gridDimX = c->ctas,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = (unsigned)file->threads,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .sharedMemBytes = (unsigned)file->shared,
+                             .attrs = &attribute,
+                             .numAttrs = c->ctas > 1};
     void *parameters[] = {params};
     GPU_MUST(g, cuLaunchKernelEx(&config, l->function, parameters, NULL));
     GPU_MUST(g, cuCtxSynchronize());

@@ -22,7 +22,8 @@ static void make_map(instruction_params *params)
     static const uint64_t dims[2] = {64, 8}, strides[1] = {128};
     static const uint32_t box[2] = {16, 1}, steps[2] = {1, 1};
     qm_tensor_fault fault;
-    if (qm_tensor_map_encode_tiled(params->map, 1, 2, (void *)(uintptr_t)params->in, dims, strides, box, steps, 0, 0, 0, 0, &fault))
+    if (qm_tensor_map_encode_tiled(params->map, 1, 2, (void *)(uintptr_t)params->in, dims, strides, box, steps, 0, 0, 0,
+                                   0, &fault))
         fail_msg("%s", fault.text);
 }
 
@@ -38,8 +39,14 @@ static char *run_on(model_build build, uint32_t which, const char *arch_name, mo
     assert_true(in && out);
     instruction_params params = {.in = (uintptr_t)in, .out = (uintptr_t)out, .which = which};
     make_map(&params);
-    simt_launch launch = {.arch = arch_name, .grid = 1, .threads = THREADS, .cluster = 1, .shared_bytes = SHARED,
-                          .params = &params, .params_bytes = sizeof params, .order = order};
+    simt_launch launch = {.arch = arch_name,
+                          .grid = 1,
+                          .threads = THREADS,
+                          .cluster = 1,
+                          .shared_bytes = SHARED,
+                          .params = &params,
+                          .params_bytes = sizeof params,
+                          .order = order};
     char *report = simt_run(m, qn_text_string(&source), &launch);
     qn_text_fini(&source);
     model_free(m);
@@ -66,7 +73,8 @@ static void right_uses_are_not_reported(void **state)
             for (uint32_t seed = 0; seed < 4; seed++) {
                 char *report = run_on(builds[b], which, "sm_90a", (model_order){seed > 0, seed});
                 char context[64];
-                snprintf(context, sizeof context, "right use %u, %s, seed %u", which, model_build_name[builds[b]], seed);
+                snprintf(context, sizeof context, "right use %u, %s, seed %u", which, model_build_name[builds[b]],
+                         seed);
                 simt_expect_clean(report, context);
                 free(report);
             }
@@ -75,26 +83,18 @@ static void right_uses_are_not_reported(void **state)
 static void forbidden_operands_are_reported_by_every_build(void **state)
 {
     static const planted faults[] = {
-        {11, "shared address"},                  // a stride that leaves the piece
-        {12, "base offset"},
-        {13, "swizzle pattern"},
-        {14, "descriptors"},                     // of one warp
-        {15, "wgmma.fence"},                     // none at all
-        {16, "another shape"},
-        {20, "wgmma.fence"},                     // none since the wait
-        {30, "multiple of 16"},
-        {31, "not aligned"},
-        {32, "no tensor map"},
-        {33, "multiple of 16 bytes"},            // of the first coordinate
-        {34, "dimensions"},
-        {35, "aligned to 128"},
-        {36, "not negative"},
-        {38, "in flight"},                       // two copies to one place
-        {39, "in flight|ends"},
-        {50, "aligned to 16"},
-        {53, "deadlock|mask"},                   // mma by half a warp
-        {54, "aligned"},
-        {60, "registers"},
+        {11, "shared address"}, // a stride that leaves the piece
+        {12, "base offset"},    {13, "swizzle pattern"},
+        {14, "descriptors"},                         // of one warp
+        {15, "wgmma.fence"},                         // none at all
+        {16, "another shape"},  {20, "wgmma.fence"}, // none since the wait
+        {30, "multiple of 16"}, {31, "not aligned"},
+        {32, "no tensor map"},  {33, "multiple of 16 bytes"}, // of the first coordinate
+        {34, "dimensions"},     {35, "aligned to 128"},
+        {36, "not negative"},   {38, "in flight"}, // two copies to one place
+        {39, "in flight|ends"}, {50, "aligned to 16"},
+        {53, "deadlock|mask"}, // mma by half a warp
+        {54, "aligned"},        {60, "registers"},
         {61, "own mask"},
     };
     static const model_build builds[] = {MODEL_PLAIN, MODEL_ASAN, MODEL_ACCESS};
@@ -106,21 +106,30 @@ static void forbidden_operands_are_reported_by_every_build(void **state)
 static void accesses_at_the_wrong_time_are_reported_by_the_access_build(void **state)
 {
     static const planted faults[] = {
-        {10, "proxy"},                 // operands written without fence.proxy.async
+        {10, "proxy"},                       // operands written without fence.proxy.async
         {17, "reads|read|flight|operation"}, // an operand changed before the wait
-        {18, "hidden|flight|not waited|registers"},
-        {19, "hidden|flight|not waited|registers"},
         {37, "flight"},
-        {51, "outside|piece|piece"},
-        {52, "written"},               // rows that nothing wrote
+        {51, "outside|piece"},
+        {52, "written"}, // rows that nothing wrote
     };
     (void)state;
     for (size_t i = 0; i < QN_COUNT(faults); i++) expect_fault(MODEL_ACCESS, &faults[i]);
 }
 
+// clang++ puts no call before an access to a local array by a constant index: there the address build has to see it.
+static void accumulators_before_their_wait_are_reported_by_the_access_build_of_gcc(void **state)
+{
+    static const planted faults[] = {{18, "hidden|flight|not waited|registers"},
+                                     {19, "hidden|flight|not waited|registers"}};
+    (void)state;
+    if (strstr(model_compiler(simt_model_any(MODEL_ACCESS)), "clang")) skip();
+    for (size_t i = 0; i < QN_COUNT(faults); i++) expect_fault(MODEL_ACCESS, &faults[i]);
+}
+
 static void accumulators_before_their_wait_are_reported_by_the_address_build(void **state)
 {
-    static const planted faults[] = {{18, "poison|AddressSanitizer"}, {19, "poison|AddressSanitizer"}, {37, "poison|AddressSanitizer"}};
+    static const planted faults[] = {
+        {18, "poison|AddressSanitizer"}, {19, "poison|AddressSanitizer"}, {37, "poison|AddressSanitizer"}};
     (void)state;
     for (size_t i = 0; i < QN_COUNT(faults); i++) expect_fault(MODEL_ASAN, &faults[i]);
 }
@@ -146,6 +155,7 @@ int main(void)
         cmocka_unit_test(right_uses_are_not_reported),
         cmocka_unit_test(forbidden_operands_are_reported_by_every_build),
         cmocka_unit_test(accesses_at_the_wrong_time_are_reported_by_the_access_build),
+        cmocka_unit_test(accumulators_before_their_wait_are_reported_by_the_access_build_of_gcc),
         cmocka_unit_test(accumulators_before_their_wait_are_reported_by_the_address_build),
         cmocka_unit_test(wgmma_on_another_architecture_is_reported),
     };

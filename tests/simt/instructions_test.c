@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every instruction of the copy and matrix files on the model, against values computed from the manual's definitions and
-// against public vectors; the same files run on the device in tests/gpu/instructions_test.c.
+// Every instruction of the copy and matrix files on the model, against values computed from the manual's definitions
+// and against public vectors; the same files run on the device in tests/gpu/instructions_test.c.
 #include "support/simt.h"
 
 #include <stdio.h>
@@ -33,9 +33,14 @@ static bool run_case(model *m, const instruction_file *file, const instruction_c
     for (size_t i = 0; i < expected->count; i++) out[i] = INSTRUCTION_POISON;
     instruction_params params = {.in = (uintptr_t)in, .out = (uintptr_t)out, .which = c->which};
     make_map(c, &params);
-    model_launch_request request = {.source = source, .grid = {c->ctas, 1, 1}, .threads = file->threads,
-                                    .cluster = (int)c->ctas, .shared_bytes = file->shared, .params = &params,
-                                    .params_bytes = sizeof params, .order = order};
+    model_launch_request request = {.source = source,
+                                    .grid = {c->ctas, 1, 1},
+                                    .threads = file->threads,
+                                    .cluster = (int)c->ctas,
+                                    .shared_bytes = file->shared,
+                                    .params = &params,
+                                    .params_bytes = sizeof params,
+                                    .order = order};
     qn_text report = QN_TEXT_INIT;
     char text[200];
     quern_status status = model_launch(m, arch, &request, &report, NULL);

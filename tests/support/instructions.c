@@ -30,10 +30,10 @@ typedef struct reader {
     int line;
 } reader;
 
-#define BAD(r, ...)                                                     \
-    do {                                                                \
-        print_error("%s.vec, line %d: ", (r)->name, (r)->line);         \
-        fail_msg(__VA_ARGS__);                                          \
+#define BAD(r, ...)                                                                                                    \
+    do {                                                                                                               \
+        print_error("%s.vec, line %d: ", (r)->name, (r)->line);                                                        \
+        fail_msg(__VA_ARGS__);                                                                                         \
     } while (0)
 
 // The next line that is no comment, ended by a 0; NULL at the end. Peeking leaves it to be read again.
@@ -98,7 +98,8 @@ static void read_map(reader *r, char *line, instruction_map *map)
 {
     char target[8], *save = NULL;
     uint64_t box[5] = {0}, steps[5] = {0};
-    if (sscanf(line, "map %u %u %u %u %7s %zu", &map->type, &map->rank, &map->swizzle, &map->fill, target, &map->offset) != 6 ||
+    if (sscanf(line, "map %u %u %u %u %7s %zu", &map->type, &map->rank, &map->swizzle, &map->fill, target,
+               &map->offset) != 6 ||
         map->rank < 1 || map->rank > 5)
         BAD(r, "'%s' is no map", line);
     map->present = true;
@@ -197,8 +198,13 @@ quern_status instruction_source(const instruction_file *file, const qn_arch *arc
 {
     char path[96];
     snprintf(path, sizeof path, "tests/simt/instructions/%s", file->kernel);
-    qn_kernel_plan plan = {.template_path = path, .entry = "instruction_test", .threads = file->threads, .min_ctas = 1,
-                           .cluster = 1, .dynamic_shared = file->shared, .params_bytes = sizeof(instruction_params)};
+    qn_kernel_plan plan = {.template_path = path,
+                           .entry = "instruction_test",
+                           .threads = file->threads,
+                           .min_ctas = 1,
+                           .cluster = 1,
+                           .dynamic_shared = file->shared,
+                           .params_bytes = sizeof(instruction_params)};
     return qn_source_write(&plan, arch->cc, arch->suffix, source_root(), false, source);
 }
 

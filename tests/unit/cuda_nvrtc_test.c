@@ -152,7 +152,8 @@ static void a_named_file_is_the_only_candidate(void **state)
 static void *load_one(void *user)
 {
     const qn_nvrtc *nvrtc = NULL;
-    if (qn_nvrtc_load(qn_environment("QUERN_NVRTC", false), false, &nvrtc) == QUERN_OK) *(const qn_nvrtc **)user = nvrtc;
+    if (qn_nvrtc_load(qn_environment("QUERN_NVRTC", false), false, &nvrtc) == QUERN_OK)
+        *(const qn_nvrtc **)user = nvrtc;
     return NULL;
 }
 

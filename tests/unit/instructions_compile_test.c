@@ -106,7 +106,8 @@ static void setmaxnreg_compiles_where_it_exists(void **state)
         assert_int_equal(instruction_source(&file, arch, &source), QUERN_OK);
         qn_text_puts(&source, "extern \"C\" __global__ void __launch_bounds__(256, 1) change_registers()\n{\n"
                               "    if (threadIdx.x < 128) setmaxnreg_dec<40>();\n    else setmaxnreg_inc<232>();\n}\n");
-        if (compile(qn_text_string(&source), "setmaxnreg", arch, &compiled) != QUERN_OK) fail_msg("%s", quern_message());
+        if (compile(qn_text_string(&source), "setmaxnreg", arch, &compiled) != QUERN_OK)
+            fail_msg("%s", quern_message());
         const char *ignored = strstr(qn_text_string(&compiled.log), "setmaxnreg ignored"); // the compiler says so
         if (ignored) fail_msg("%s: %.200s", archs[i], ignored);
         qn_compiled_fini(&compiled);

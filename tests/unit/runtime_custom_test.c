@@ -161,6 +161,26 @@ static void each_bad_member_is_named(void **state)
     quern_close(q);
 }
 
+static void an_include_is_refused_for_its_text_would_not_be_in_the_key(void **state)
+{
+    (void)state;
+    static const char *const sources[] = {"#include \"scale.h\"\n", "int a;\n\t#  include <scale.h>\nint b;\n"};
+    quern_kernel *kernel = NULL;
+    quern *q = open_on_database();
+
+    for (size_t i = 0; i < QN_COUNT(sources); i++) {
+        quern_custom custom = good_custom();
+        custom.source = sources[i];
+        assert_int_equal(quern_prepare_custom(q, &custom, 0, &kernel), QUERN_BAD_ARGUMENT);
+        assert_non_null(strstr(quern_message(), i ? "line 2" : "line 1"));
+        assert_non_null(strstr(quern_message(), "scale.h"));
+    }
+
+    assert_null(kernel);
+    assert_int_equal(fake_nvrtc.compiles, 0);
+    quern_close(q);
+}
+
 static void a_packed_launch_checks_grid_and_parameters(void **state)
 {
     (void)state;
@@ -282,6 +302,7 @@ int main(void)
         TEST(shared_memory_above_48_kib_and_large_clusters_are_opted_into),
         TEST(what_the_device_cannot_do_is_refused_before_a_compile),
         TEST(each_bad_member_is_named),
+        TEST(an_include_is_refused_for_its_text_would_not_be_in_the_key),
         TEST(a_packed_launch_checks_grid_and_parameters),
         TEST(warm_needs_no_driver_and_reports_what_it_did),
         TEST(warm_says_when_the_store_took_nothing),

@@ -29,7 +29,8 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    static const char *const names[] = {"QUERN_MODE", "QUERN_CACHE_DIR", "QUERN_SEALED", "XDG_CACHE_HOME"};
+    static const char *const names[] = {"QUERN_MODE", "QUERN_CACHE_DIR", "QUERN_SEALED", "QUERN_TEMPLATES",
+                                        "XDG_CACHE_HOME"};
     for (size_t i = 0; i < QN_COUNT(names); i++) unsetenv(names[i]);
     fake_nvrtc_remove();
     cache_folder_remove(folder);
@@ -145,6 +146,26 @@ static void the_environment_fills_defaults_only(void **state)
     quern_close(ignoring);
 }
 
+static void a_template_folder_comes_from_the_option_else_from_the_environment(void **state)
+{
+    (void)state;
+    const qn_image *image;
+    quern_options options = runtime_options("", NULL);
+    options.ignore_environment = 0;
+    setenv("QUERN_TEMPLATES", "/nowhere/environment", 1);
+
+    quern *by_environment = runtime_open(&options);
+    assert_int_equal(runtime_obtain(by_environment, 1, "sm_90a", &image), QUERN_BAD_TEMPLATE);
+    assert_non_null(strstr(quern_message(), "/nowhere/environment"));
+    options.template_dir = "/nowhere/option";
+    quern *by_option = runtime_open(&options);
+    assert_int_equal(runtime_obtain(by_option, 1, "sm_90a", &image), QUERN_BAD_TEMPLATE);
+    assert_non_null(strstr(quern_message(), "/nowhere/option"));
+
+    quern_close(by_environment);
+    quern_close(by_option);
+}
+
 static void an_unknown_mode_in_the_environment_is_refused(void **state)
 {
     (void)state;
@@ -248,6 +269,7 @@ int main(void)
         TEST(a_newer_structure_is_taken_unless_it_sets_what_is_not_known),
         TEST(opening_and_closing_makes_no_file),
         TEST(the_environment_fills_defaults_only),
+        TEST(a_template_folder_comes_from_the_option_else_from_the_environment),
         TEST(an_unknown_mode_in_the_environment_is_refused),
         TEST(the_cache_directory_comes_from_the_environment),
         TEST(an_unsafe_directory_is_one_warning_and_memory_only),

@@ -443,6 +443,27 @@ static void a_driver_in_trouble_is_no_reason_to_compile_again(void **state)
     quern_close(q);
 }
 
+static void a_stored_image_that_is_refused_and_cannot_be_made_anew_says_both(void **state)
+{
+    (void)state;
+    quern_softmax_topk_spec spec = runtime_spec(1000, 8);
+    quern_options options = runtime_options(database, &lines);
+    quern *q = runtime_open(&options);
+    assert_int_equal(quern_warm(q, &spec.base, "sm_90a", NULL), QUERN_OK);
+    fake_driver.call.cuLibraryLoadData.fail = CUDA_ERROR_INVALID_IMAGE;
+    fake_driver.call.cuLibraryLoadData.times = 1;
+    fake_nvrtc.fail = NVRTC_ERROR_COMPILATION;
+    fake_nvrtc.times = -1;
+    quern_close(q);
+    q = runtime_open(&options);
+
+    assert_int_equal(try_prepare(q, 0), QUERN_COMPILE_FAILED);
+
+    assert_non_null(strstr(quern_message(), "CUDA_ERROR_INVALID_IMAGE"));
+    assert_non_null(strstr(quern_message(), "NVRTC_ERROR_COMPILATION"));
+    quern_close(q);
+}
+
 static void what_was_loaded_before_a_failure_is_unloaded(void **state)
 {
     (void)state;
@@ -682,6 +703,7 @@ int main(void)
         TEST(threads_get_the_same_ops_and_each_kernel_is_compiled_once),
         TEST(loading_exchanges_the_capture_mode_and_puts_it_back),
         TEST(a_driver_in_trouble_is_no_reason_to_compile_again),
+        TEST(a_stored_image_that_is_refused_and_cannot_be_made_anew_says_both),
         TEST(what_was_loaded_before_a_failure_is_unloaded),
         TEST(a_cache_filled_without_a_device_serves_without_an_nvrtc),
         TEST(strict_prepare_names_the_best_targets_kernel),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model's tensor maps: the arguments that cuTensorMapEncodeTiled refuses are refused, with the argument named, and a
-// refused map is untouched. (What a map does is tests/simt/instructions_test.c.)
+// The model's tensor maps: the arguments that cuTensorMapEncodeTiled refuses are refused, with the argument named,
+// and a refused map is untouched. (What a map does is tests/simt/instructions_test.c.)
 #include <setjmp.h>
+#include <stdalign.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdalign.h>
 #include <stdint.h>
 
 #include <cmocka.h>
@@ -21,8 +21,14 @@ typedef struct arguments {
     size_t offset; // of the map from 64-byte alignment
 } arguments;
 
-static const arguments good = {.type = 9, .rank = 3, .address = 0x10000, .dims = {128, 20, 4}, .strides = {256, 5120},
-                               .box = {64, 8, 2}, .steps = {1, 1, 1}, .swizzle = 3};
+static const arguments good = {.type = 9,
+                               .rank = 3,
+                               .address = 0x10000,
+                               .dims = {128, 20, 4},
+                               .strides = {256, 5120},
+                               .box = {64, 8, 2},
+                               .steps = {1, 1, 1},
+                               .swizzle = 3};
 
 static int encode(const arguments *a, qm_tensor_fault *fault)
 {
@@ -41,18 +47,18 @@ static void refused(arguments a, const char *argument)
     if (strncmp(fault.text, argument, strlen(argument)) != 0) fail_msg("'%s' does not name %s", fault.text, argument);
 }
 
-#define REFUSED(argument, ...)      \
-    do {                            \
-        arguments a = good;         \
-        __VA_ARGS__;                \
-        refused(a, argument);       \
+#define REFUSED(argument, ...)                                                                                         \
+    do {                                                                                                               \
+        arguments a = good;                                                                                            \
+        __VA_ARGS__;                                                                                                   \
+        refused(a, argument);                                                                                          \
     } while (0)
-#define TAKEN(...)                                                        \
-    do {                                                                  \
-        arguments a = good;                                               \
-        qm_tensor_fault fault = {""};                                     \
-        __VA_ARGS__;                                                      \
-        if (encode(&a, &fault) != 0) fail_msg("refused: %s", fault.text); \
+#define TAKEN(...)                                                                                                     \
+    do {                                                                                                               \
+        arguments a = good;                                                                                            \
+        qm_tensor_fault fault = {""};                                                                                  \
+        __VA_ARGS__;                                                                                                   \
+        if (encode(&a, &fault) != 0) fail_msg("refused: %s", fault.text);                                              \
     } while (0)
 
 static void good_arguments_are_taken(void **state)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model of sm_100's tensor memory: allocation rules, and that every map of registers, accumulators and scales to cells
-// is one to one and reaches what the manual says.
+// The model of sm_100's tensor memory: allocation rules, and that every map of registers, accumulators and scales to
+// cells is one to one and reaches what the manual says.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

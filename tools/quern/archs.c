@@ -31,8 +31,7 @@ static quern_status add_named(const char *list, command_archs *archs)
     }
 }
 
-// The target that preparing on this device would compile for.
-static const qn_arch *target_of(int cc)
+const qn_arch *command_target(int cc)
 {
     const qn_arch *targets[8];
     const qn_nvrtc *nvrtc;
@@ -50,7 +49,7 @@ static quern_status add_present(command_archs *archs)
     for (int ordinal = 0; ordinal < count; ordinal++) {
         device d;
         QN_TRY(device_look(ordinal, &d));
-        const qn_arch *arch = target_of(d.cc);
+        const qn_arch *arch = command_target(d.cc);
         if (arch) add(archs, arch);
     }
     return archs->count ? QUERN_OK : QUERN_NO_DEVICE; // the caller has the message

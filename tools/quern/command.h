@@ -20,6 +20,7 @@ enum { COMMAND_OK = 0, COMMAND_FAILED = 1, COMMAND_USAGE = 2 }; // exit statuses
 #define COMMAND_LIST(X)                                                                                                \
     X(run, "run a spec on .npy files")                                                                                 \
     X(warm, "compile specs into a database; needs no GPU")                                                             \
+    X(tune, "find the fastest configurations on this GPU; list, export and import them")                               \
     X(cache, "list, check, merge, prune, seal and mend databases")                                                     \
     X(show, "plan, source, key and resources of a spec's kernels")                                                     \
     X(ops, "the families: fields, sizes, tensors, choices")                                                            \
@@ -117,6 +118,9 @@ typedef struct command_archs {
     size_t count;
 } command_archs;
 bool command_choose_archs(const char *list, command_archs *archs, int *exit_status);
+
+// The architecture that preparing on a device of this compute capability would compile for; NULL: none.
+const qn_arch *command_target(int cc);
 
 // ---- progress of work that takes over a second: one line on stderr, rewritten, only on a terminal. Thread-safe.
 void command_progress(size_t done, size_t total, const char *what);

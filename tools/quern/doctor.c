@@ -311,9 +311,9 @@ static void look_at_compiler(doctor *d)
 
 static void look_at_environment(doctor *d)
 {
-    static const char *const names[] = {
-        "QUERN_CACHE_DIR", "QUERN_SEALED", "QUERN_NVRTC", "QUERN_TEMPLATES", "QUERN_MODE", "QUERN_TUNE", "QUERN_MODEL",
-        "CXX", "XDG_CACHE_HOME", "CUDA_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES"};
+    static const char *const names[] = {"QUERN_CACHE_DIR", "QUERN_SEALED", "QUERN_NVRTC", "QUERN_TEMPLATES",
+                                        "QUERN_MODE",      "QUERN_TUNE",   "QUERN_MODEL", "CXX",
+                                        "XDG_CACHE_HOME",  "CUDA_PATH",    "CUDA_HOME",   "CUDA_VISIBLE_DEVICES"};
     for (size_t i = 0; i < QN_COUNT(names); i++) {
         const char *value = qn_environment(names[i], false);
         if (value) say(d, "environment", "ok", NULL, "%s=%s", names[i], value);

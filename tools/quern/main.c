@@ -32,7 +32,7 @@ static const subcommand *find(const char *name)
     return NULL;
 }
 
-// help, -h, --help; --version. Anything else that begins with '-' is no option of the command itself.
+// -h, --help; --version. Anything else that begins with '-' is no option of the command itself.
 static int top_level_option(const char *word)
 {
     if (strcmp(word, "--version") == 0) {

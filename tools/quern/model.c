@@ -41,9 +41,9 @@ const char *model_compiler(const model *m)
     return m->chain.version;
 }
 
-quern_status model_compile_begin(model *m, const char *source)
+quern_status model_compile_begin(model *m, const char *source, bool *busy)
 {
-    return model_toolchain_begin(&m->chain, source);
+    return model_toolchain_begin(&m->chain, source, busy);
 }
 
 quern_status model_compile(model *m, const char *source, qn_text *object)
@@ -264,7 +264,8 @@ quern_status model_run_on(model *m, quern *q, const quern_spec *spec, const qn_a
     return model_run_config(m, spec, arch, &config, host_args, order, report);
 }
 
-quern_status model_run_begin(model *m, quern *q, const quern_spec *spec, const qn_arch *arch, const quern_args *host_args)
+quern_status model_run_begin(model *m, quern *q, const quern_spec *spec, const qn_arch *arch, const quern_args *host_args,
+                             bool *busy)
 {
     const qn_family *family;
     quern_any_spec full;
@@ -275,10 +276,11 @@ quern_status model_run_begin(model *m, quern *q, const quern_spec *spec, const q
     QN_TRY(qn_spec_complete(spec, &family, &full));
     QN_TRY(choose(q, spec, arch, host_args, &config));
     QN_TRY(family->plan(&full.base, arch, &config, &plan));
-    for (size_t i = 0; i < plan.stage_count; i++) {
+    *busy = false;
+    for (size_t i = 0; i < plan.stage_count && !*busy; i++) {
         qn_text source = QN_TEXT_INIT;
         quern_status status = stage_source(&plan.stage[i], arch, &source);
-        if (status == QUERN_OK) status = model_compile_begin(m, qn_text_string(&source));
+        if (status == QUERN_OK) status = model_compile_begin(m, qn_text_string(&source), busy);
         qn_text_fini(&source);
         if (status != QUERN_OK) return status;
     }

@@ -52,9 +52,9 @@ typedef struct model_order {
 void *model_alloc(model *m, const char *name, size_t bytes, const void *like, bool input);
 void model_free(model *m); // all of it
 
-// Compiled kernels: begin starts a compile in the background (when fewer run than there are processors), object waits
-// for it. COMPILE_FAILED with the compiler's first lines.
-quern_status model_compile_begin(model *m, const char *source);
+// Compiled kernels: begin starts a compile in the background, or says that enough are running (*busy); compile waits for
+// it. COMPILE_FAILED with the compiler's first lines.
+quern_status model_compile_begin(model *m, const char *source, bool *busy);
 quern_status model_compile(model *m, const char *source, qn_text *object);
 
 typedef struct model_launch_request {
@@ -81,8 +81,8 @@ quern_status model_run_on(model *m, quern *q, const quern_spec *spec, const qn_a
 // The same with one configuration in place of the chosen ones.
 quern_status model_run_config(model *m, const quern_spec *spec, const qn_arch *arch, const qn_config *config,
                               const quern_args *host_args, model_order order, qn_text *report);
-// Starts compiling what model_run_on will need.
+// Starts compiling what model_run_on will need; *busy: not all of it, ask again later.
 quern_status model_run_begin(model *m, quern *q, const quern_spec *spec, const qn_arch *arch,
-                             const quern_args *host_args);
+                             const quern_args *host_args, bool *busy);
 
 #endif

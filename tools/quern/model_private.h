@@ -52,7 +52,7 @@ typedef struct model_toolchain {
 
 quern_status model_toolchain_open(model_toolchain *chain, const model_settings *settings);
 void model_toolchain_close(model_toolchain *chain);
-quern_status model_toolchain_begin(model_toolchain *chain, const char *source);
+quern_status model_toolchain_begin(model_toolchain *chain, const char *source, bool *busy);
 quern_status model_toolchain_object(model_toolchain *chain, const char *source, qn_text *object);
 quern_status model_toolchain_runner(model_toolchain *chain, qn_text *program);
 

@@ -263,20 +263,32 @@ static quern_status finish_job(model_toolchain *chain, model_job *job)
     return status;
 }
 
-static int running_jobs(const model_toolchain *chain)
+// Jobs that have ended are brought home on the way; what a failed one says comes up again when its object is asked for.
+static int running_jobs(model_toolchain *chain)
 {
     int running = 0;
-    for (size_t i = 0; i < MODEL_MAX_JOBS; i++) running += chain->job[i].pid != 0;
+    for (size_t i = 0; i < MODEL_MAX_JOBS; i++) {
+        siginfo_t info = { 0 };
+        model_job *job = &chain->job[i];
+        if (!job->pid) continue;
+        bool ended = waitid(P_PID, (id_t)job->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == job->pid;
+        if (ended)
+            (void)finish_job(chain, job);
+        else
+            running++;
+    }
     return running;
 }
 
-quern_status model_toolchain_begin(model_toolchain *chain, const char *source)
+quern_status model_toolchain_begin(model_toolchain *chain, const char *source, bool *busy)
 {
     char hex[33], path[600];
     QN_TRY(object_name(chain, source, hex));
     object_path(chain, hex, ".so", path);
-    if (qn_file_exists(path) || job_of(chain, hex) || running_jobs(chain) >= chain->jobs_limit) return QUERN_OK;
-    for (size_t i = 0; i < MODEL_MAX_JOBS; i++)
+    *busy = false;
+    if (qn_file_exists(path) || job_of(chain, hex)) return QUERN_OK;
+    *busy = running_jobs(chain) >= chain->jobs_limit;
+    for (size_t i = 0; i < MODEL_MAX_JOBS && !*busy; i++)
         if (!chain->job[i].pid) return start_job(chain, source, hex, &chain->job[i]);
     return QUERN_OK;
 }

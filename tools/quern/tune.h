@@ -60,7 +60,7 @@ typedef struct tune_subject {
 } tune_subject;
 
 #define TUNE_SUBJECTS(X) X(softmax_topk)
-#define X(name) extern const tune_subject tune_##name;
+#define X(name)          extern const tune_subject tune_##name;
 TUNE_SUBJECTS(X)
 #undef X
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Heat maps of tuning results as one SVG file: a panel for each range of sizes, local_k along, block size upwards, the
-// best time of each pair in its cell. Dark is fast; the scale is the ratio to the panel's best, up to three. Called by
+// best time of each pair in its cell. Dark is fast; the scale is the ratio to the panel's best, up to its worst or three. Called by
 // explain and run.
 #include <math.h>
 #include <stdio.h>
@@ -19,6 +19,7 @@ typedef struct panel {
     double ns[QN_MAX_CHOICES][QN_MAX_CHOICES]; // 0: not timed
     const qn_tune_row *best;
     qn_config best_config;
+    double least, top; // the best time; the ratio at the scale's end
 } panel;
 
 // The axes: by name where the family has them, else the two knobs with most numeric choices.
@@ -56,13 +57,17 @@ static void add_row(panel *p, const qn_tune_row *row)
     if (p->ns[x][y] == 0 || row->ns < p->ns[x][y]) p->ns[x][y] = row->ns;
 }
 
-static double least(const panel *p)
+static void find_scale(panel *p)
 {
-    double best = 0;
+    double most = 0;
     for (size_t x = 0; x < p->along->choice_count; x++)
-        for (size_t y = 0; y < p->upwards->choice_count; y++)
-            if (p->ns[x][y] > 0 && (best == 0 || p->ns[x][y] < best)) best = p->ns[x][y];
-    return best;
+        for (size_t y = 0; y < p->upwards->choice_count; y++) {
+            double ns = p->ns[x][y];
+            if (ns > 0 && (p->least == 0 || ns < p->least)) p->least = ns;
+            if (ns > most) most = ns;
+        }
+    p->top = p->least > 0 ? most / p->least : 1;
+    p->top = p->top < 1.2 ? 1.2 : p->top > 3 ? 3 : p->top;
 }
 
 // ---- drawing
@@ -70,10 +75,14 @@ static double least(const panel *p)
 static void put_escaped(qn_text *svg, const char *text)
 {
     for (; *text; text++) {
-        if (*text == '<') qn_text_puts(svg, "&lt;");
-        else if (*text == '>') qn_text_puts(svg, "&gt;");
-        else if (*text == '&') qn_text_puts(svg, "&amp;");
-        else qn_text_put(svg, text, 1);
+        if (*text == '<')
+            qn_text_puts(svg, "&lt;");
+        else if (*text == '>')
+            qn_text_puts(svg, "&gt;");
+        else if (*text == '&')
+            qn_text_puts(svg, "&amp;");
+        else
+            qn_text_put(svg, text, 1);
     }
 }
 
@@ -85,10 +94,10 @@ static void put_text(qn_text *svg, int x, int y, const char *class, const char *
 }
 
 // Four colours of equal steps in lightness, dark first; between them straight lines.
-static void colour_of(double ratio, int rgb[3])
+static void colour_of(double ratio, double top, int rgb[3])
 {
     static const int stops[4][3] = {{13, 59, 102}, {38, 122, 140}, {125, 187, 152}, {236, 240, 205}};
-    double at = 3 * log(ratio) / log(3.0);
+    double at = 3 * log(ratio) / log(top);
     at = at < 0 ? 0 : at > 3 ? 3 : at;
     int i = at >= 3 ? 2 : (int)at;
     for (int c = 0; c < 3; c++) rgb[c] = (int)(stops[i][c] + (at - i) * (stops[i + 1][c] - stops[i][c]) + 0.5);
@@ -101,7 +110,7 @@ static void time_text(double ns, char *out, size_t bytes)
     snprintf(out, bytes, us < 10 ? "%.2f" : us < 100 ? "%.1f" : "%.0f", us);
 }
 
-static void draw_cell(const panel *p, size_t x, size_t y, double best, int top, qn_text *svg)
+static void draw_cell(const panel *p, size_t x, size_t y, int top, qn_text *svg)
 {
     int left = LEFT + (int)x * CELL_W, above = top + (int)(p->upwards->choice_count - 1 - y) * CELL_H, rgb[3];
     char label[32];
@@ -110,7 +119,7 @@ static void draw_cell(const panel *p, size_t x, size_t y, double best, int top, 
                      CELL_W - 2, CELL_H - 2);
         return;
     }
-    colour_of(p->ns[x][y] / best, rgb);
+    colour_of(p->ns[x][y] / p->least, p->top, rgb);
     bool dark = 3 * rgb[0] + 6 * rgb[1] + rgb[2] < 1280;
     bool wins = p->best && p->best_config.value[p->along_knob] == p->along->choices[x] &&
                 p->best_config.value[p->upwards_knob] == p->upwards->choices[y];
@@ -137,17 +146,18 @@ static void draw_axes(const panel *p, int top, qn_text *svg)
     put_text(svg, 14, top + height / 2, "axis", p->upwards->name);
 }
 
-static void draw_scale(const panel *p, double best, int top, qn_text *svg)
+static void draw_scale(const panel *p, int top, qn_text *svg)
 {
-    static const double ratios[] = {1, 1.25, 1.5, 2, 3};
+    enum { STEPS = 5 };
     int left = LEFT + (int)p->along->choice_count * CELL_W + 24;
     put_text(svg, left, top + 4, "axis", "times the best");
-    for (size_t i = 0; i < QN_COUNT(ratios); i++) {
-        int rgb[3], above = top + 14 + (int)i * 20;
+    for (int i = 0; i < STEPS; i++) {
+        double ratio = pow(p->top, (double)i / (STEPS - 1));
+        int rgb[3], above = top + 14 + i * 20;
         char label[64], us[32];
-        colour_of(ratios[i], rgb);
-        time_text(best * ratios[i], us, sizeof us);
-        snprintf(label, sizeof label, "%s%.4g (%s us)", i + 1 == QN_COUNT(ratios) ? "from " : "", ratios[i], us);
+        colour_of(ratio, p->top, rgb);
+        time_text(p->least * ratio, us, sizeof us);
+        snprintf(label, sizeof label, "%.2f (%s us)%s", ratio, us, i + 1 == STEPS ? " or more" : "");
         qn_text_putf(svg, "<rect x=\"%d\" y=\"%d\" width=\"20\" height=\"16\" fill=\"#%02x%02x%02x\"/>\n", left, above,
                      (unsigned)rgb[0], (unsigned)rgb[1], (unsigned)rgb[2]);
         put_text(svg, left + 28, above + 13, "axis", label);
@@ -162,11 +172,10 @@ static int panel_height(const panel *p)
 static void draw_panel(const panel *p, const qn_tune_row *first, int y, qn_text *svg)
 {
     qn_text line = QN_TEXT_INIT;
-    double best = least(p);
     int top = y + TOP;
     put_text(svg, 14, y + 24, "title", first->spec);
-    qn_text_putf(&line, "%s (timed: %s), %s, %s: best microseconds of each pair", first->bucket, first->sizes, first->device.name,
-                 first->arch);
+    qn_text_putf(&line, "%s (timed: %s), %s, %s: best microseconds of each pair", first->bucket, first->sizes,
+                 first->device.name, first->arch);
     put_text(svg, 14, y + 42, "axis", qn_text_string(&line));
     if (p->best) {
         qn_text_clear(&line);
@@ -174,9 +183,9 @@ static void draw_panel(const panel *p, const qn_tune_row *first, int y, qn_text 
         put_text(svg, 14, y + 58, "axis", qn_text_string(&line));
     }
     for (size_t a = 0; a < p->along->choice_count; a++)
-        for (size_t u = 0; u < p->upwards->choice_count; u++) draw_cell(p, a, u, best, top, svg);
+        for (size_t u = 0; u < p->upwards->choice_count; u++) draw_cell(p, a, u, top, svg);
     draw_axes(p, top, svg);
-    draw_scale(p, best, top, svg);
+    draw_scale(p, top, svg);
     qn_text_fini(&line);
 }
 
@@ -194,7 +203,8 @@ static quern_status draw_all(const qn_family *family, const qn_tune_list *rows, 
         choose_axes(p);
         for (next = i; next < rows->count && qn_tune_same_problem(&rows->row[i], &rows->row[next]); next++)
             add_row(p, &rows->row[next]);
-        if (least(p) <= 0) continue;
+        find_scale(p);
+        if (p->least <= 0) continue;
         draw_panel(p, &rows->row[i], y, &body);
         y += panel_height(p) + GAP;
     }

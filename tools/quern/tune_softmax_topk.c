@@ -65,7 +65,8 @@ static quern_status download(const device_case *c, hostile_data *data)
 {
     const device *d = c->d;
     for (int i = HOSTILE_INPUTS; i < HOSTILE_BUFFERS; i++)
-        if (data->buffer[i].bytes) DEVICE_TRY(d, cuMemcpyDtoH, data->buffer[i].bytes, c->buffer[i], data->buffer[i].count);
+        if (data->buffer[i].bytes)
+            DEVICE_TRY(d, cuMemcpyDtoH, data->buffer[i].bytes, c->buffer[i], data->buffer[i].count);
     return QUERN_OK;
 }
 

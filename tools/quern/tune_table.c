@@ -2,6 +2,7 @@
 // What `quern tune` does with results: list the winners, explain a spec, export and import text. Needs no GPU; with one,
 // it also says which results count for it.
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,20 +40,20 @@ typedef struct judge {
 static const char *use_of(const judge *j, const qn_tune_row *row, bool is_built_in, char *out, size_t bytes)
 {
     const char *why = "";
-    const qn_tune_device *device = j->has_device ? &j->device : NULL;
-    if (!is_built_in && !qn_tuned_is_current(row, quern_version(), device, &why)) {
+    const qn_tune_device *here = j->has_device ? &j->device : NULL;
+    if (!is_built_in && !qn_tuned_is_current(row, quern_version(), here, &why)) {
         snprintf(out, bytes, "stale: %s", why);
         return out;
     }
-    if (!device) return "-";
-    if (qn_tune_same_device(device, &row->device)) return "this device";
-    if (device->cc != row->device.cc) return "another architecture";
-    return device->sm_count == row->device.sm_count ? "same SM count" : "same architecture";
+    if (!here) return "-";
+    if (qn_tune_same_device(here, &row->device)) return "this device";
+    if (here->cc != row->device.cc) return "another architecture";
+    return here->sm_count == row->device.sm_count ? "same SM count" : "same architecture";
 }
 
 static double us_or_none(double ns)
 {
-    return ns > 0 ? 1e-3 * ns : 0.0 / 0.0;
+    return ns > 0 ? 1e-3 * ns : NAN;
 }
 
 static int print_or_json(const tune_request *r, table *t, const char *key, const char *none)
@@ -118,11 +119,11 @@ int tune_list_results(tune_request *r)
 // ---- explain
 
 static const table_column explain_columns[] = {
-    {"sizes", "bucket", TABLE_TEXT, 0},   {"timed", "timed", TABLE_TEXT, 0},
-    {"status", "status", TABLE_TEXT, 0},  {"us", "us", TABLE_REAL, 2},
+    {"sizes", "bucket", TABLE_TEXT, 0},     {"timed", "timed", TABLE_TEXT, 0},
+    {"status", "status", TABLE_TEXT, 0},    {"us", "us", TABLE_REAL, 2},
     {"spread", "spread_us", TABLE_REAL, 2}, {"configuration", "configuration", TABLE_TEXT, 0},
-    {"why", "note", TABLE_TEXT, 0},       {NULL, "device", TABLE_TEXT, 0},
-    {NULL, "arch", TABLE_TEXT, 0},        {NULL, "counts", TABLE_TEXT, 0},
+    {"why", "note", TABLE_TEXT, 0},         {NULL, "device", TABLE_TEXT, 0},
+    {NULL, "arch", TABLE_TEXT, 0},          {NULL, "counts", TABLE_TEXT, 0},
 };
 
 static void add_trial(table *t, const judge *j, const qn_tune_row *row)
@@ -211,8 +212,10 @@ int tune_export(tune_request *r, const char *file)
     qn_text text = QN_TEXT_INIT;
     quern_status status = qn_sqlite_tune_read(&r->store, NULL, NULL, &list);
     qn_tune_text_write(&list, &text);
-    if (status == QUERN_OK && !strcmp(file, "-")) fputs(qn_text_string(&text), stdout);
-    else if (status == QUERN_OK) status = tune_write_file(file, &text);
+    if (status == QUERN_OK && !strcmp(file, "-"))
+        fputs(qn_text_string(&text), stdout);
+    else if (status == QUERN_OK)
+        status = tune_write_file(file, &text);
     if (status == QUERN_OK && strcmp(file, "-")) printf("%zu results to %s\n", list.count, file);
     qn_text_fini(&text);
     qn_tune_list_fini(&list);
@@ -240,7 +243,8 @@ int tune_import(tune_request *r, const char *file)
         size_t stale = count_stale(&list);
         printf("%lld ranges of sizes imported, %lld were measured here at the same time or later and stay\n",
                (long long)kept, (long long)passed_over);
-        if (stale) command_note("%zu results are of another version of Quern than %s: kept, not used", stale, quern_version());
+        if (stale)
+            command_note("%zu results are of another version of Quern than %s: kept, not used", stale, quern_version());
     }
     qn_text_fini(&content);
     qn_tune_list_fini(&list);

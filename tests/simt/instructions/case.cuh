@@ -15,12 +15,30 @@ struct Case {
 
 // Registers of this thread: word i of `count` at in[i * THREADS + thread].
 template <class T> QN_DEVICE T word_as(u32 word);
-template <> QN_DEVICE u32 word_as<u32>(u32 word) { return word; }
-template <> QN_DEVICE i32 word_as<i32>(u32 word) { return (i32)word; }
-template <> QN_DEVICE float word_as<float>(u32 word) { return __uint_as_float(word); }
-QN_DEVICE u32 as_word(u32 value) { return value; }
-QN_DEVICE u32 as_word(i32 value) { return (u32)value; }
-QN_DEVICE u32 as_word(float value) { return __float_as_uint(value); }
+template <> QN_DEVICE u32 word_as<u32>(u32 word)
+{
+    return word;
+}
+template <> QN_DEVICE i32 word_as<i32>(u32 word)
+{
+    return (i32)word;
+}
+template <> QN_DEVICE float word_as<float>(u32 word)
+{
+    return __uint_as_float(word);
+}
+QN_DEVICE u32 as_word(u32 value)
+{
+    return value;
+}
+QN_DEVICE u32 as_word(i32 value)
+{
+    return (u32)value;
+}
+QN_DEVICE u32 as_word(float value)
+{
+    return __float_as_uint(value);
+}
 
 template <class T, int Count> QN_DEVICE void take(T (&r)[Count], const u32 *words)
 {

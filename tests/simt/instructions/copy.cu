@@ -5,16 +5,18 @@
 
 #include "../../../kernel_templates/common/async_copy.cuh"
 #include "../../../kernel_templates/common/bulk.cuh"
+#include "../../../kernel_templates/common/elect.cuh"
 #include "../../../kernel_templates/common/fence.cuh"
 #include "../../../kernel_templates/common/mbarrier.cuh"
-#include "../../../kernel_templates/common/elect.cuh"
 
 // cp.async of every size: lane t copies its `Bytes` bytes; with zfill only the first in[t] of them.
 template <int Bytes> QN_DEVICE void copy_lane(u32 *memory, const u32 *in, bool fill)
 {
     const int t = threadIdx.x, words = Bytes / 4;
-    if (fill) cp_async_ca_zfill<Bytes>(memory + t * words, in + t * words, in[t]);
-    else cp_async_ca<Bytes>(memory + t * words, in + t * words);
+    if (fill)
+        cp_async_ca_zfill<Bytes>(memory + t * words, in + t * words, in[t]);
+    else
+        cp_async_ca<Bytes>(memory + t * words, in + t * words);
     cp_async_wait_all();
 }
 
@@ -22,12 +24,24 @@ QN_DEVICE void asynchronous(u32 which, u32 *memory, u64 *bar, const u32 *in)
 {
     const int t = threadIdx.x;
     switch (which) {
-    case 0: copy_lane<4>(memory, in, false); break;
-    case 1: copy_lane<8>(memory, in, false); break;
-    case 2: copy_lane<16>(memory, in, false); break;
-    case 3: copy_lane<4>(memory, in, true); break;
-    case 4: copy_lane<8>(memory, in, true); break;
-    case 5: copy_lane<16>(memory, in, true); break;
+    case 0:
+        copy_lane<4>(memory, in, false);
+        break;
+    case 1:
+        copy_lane<8>(memory, in, false);
+        break;
+    case 2:
+        copy_lane<16>(memory, in, false);
+        break;
+    case 3:
+        copy_lane<4>(memory, in, true);
+        break;
+    case 4:
+        copy_lane<8>(memory, in, true);
+        break;
+    case 5:
+        copy_lane<16>(memory, in, true);
+        break;
     case 6:
         cp_async_cg(memory + 4 * t, in + 4 * t);
         cp_async_wait_all();
@@ -51,7 +65,8 @@ QN_DEVICE void asynchronous(u32 which, u32 *memory, u64 *bar, const u32 *in)
         __syncwarp();
         cp_async_ca<4>(memory + t, in + t);
         cp_async_mbarrier_arrive_noinc(bar);
-        while (!mbarrier_test_wait_parity(bar, 0)) {}
+        while (!mbarrier_test_wait_parity(bar, 0)) {
+        }
         memory[32 + t] = memory[31 - t];
         break;
     }
@@ -79,7 +94,8 @@ QN_DEVICE void phases(u64 *bar, u32 *out)
 #if QN_ARCH >= 90
 QN_DEVICE void await(u64 *bar, u32 parity)
 {
-    while (!mbarrier_try_wait_parity(bar, parity)) {}
+    while (!mbarrier_try_wait_parity(bar, parity)) {
+    }
 }
 
 // Bytes awaited before and after they come, with arrivals before and after the bytes.
@@ -122,7 +138,8 @@ QN_DEVICE void bulk(u32 which, u32 *memory, u64 *bar, const u32 *in, u32 *out)
     __syncwarp();
     if (t == 0) {
         if (which == 13) cp_async_bulk_store(out + 128, memory, 512);
-        if (which == 14) cp_reduce_async_bulk_add_f32(reinterpret_cast<float *>(out + 128), reinterpret_cast<float *>(memory), 512);
+        if (which == 14)
+            cp_reduce_async_bulk_add_f32(reinterpret_cast<float *>(out + 128), reinterpret_cast<float *>(memory), 512);
         if (which == 15) cp_reduce_async_bulk_add_u32(out + 128, memory, 512);
         cp_async_bulk_commit_group();
         cp_async_bulk_wait_group_read<0>();
@@ -156,7 +173,8 @@ QN_DEVICE void in_cluster(u32 which, u32 *memory, u64 *bar, const u32 *in)
             cp_async_bulk_send(memory + 64, memory + 32, 128, bar, 1);
         }
         if (rank == 1)
-            while (!mbarrier_try_wait_parity_cluster(bar, 0)) {}
+            while (!mbarrier_try_wait_parity_cluster(bar, 0)) {
+            }
     }
     if (which == 18) { // an arrival of each CTA on both mbarriers, then each reads what the other wrote
         cluster_map(memory, 1 - rank)[t] = 1000 * rank + t;
@@ -165,7 +183,8 @@ QN_DEVICE void in_cluster(u32 which, u32 *memory, u64 *bar, const u32 *in)
             mbarrier_arrive_in(bar, 0);
             mbarrier_arrive_in(bar, 1);
         }
-        while (!mbarrier_try_wait_parity_cluster(bar, 0)) {}
+        while (!mbarrier_try_wait_parity_cluster(bar, 0)) {
+        }
     }
     cluster_arrive();
     cluster_wait();

@@ -60,18 +60,26 @@ QN_DEVICE void copies(u32 which, Operand &a, u64 *bar, const Case &test)
     if (t == 0) {
         const u32 bytes = which == 30 ? 24 : 32;
         mbarrier_arrive_expect_tx(bar, bytes);
-        if (which == 31) cp_async_bulk_load(a.words + 1, test.in, bytes, bar);
-        else if (which == 32) cp_async_bulk_tensor_2d_load(&a, reinterpret_cast<const TensorMap *>(test.in), bar, 0, 0);
-        else if (which == 33) cp_async_bulk_tensor_2d_load(&a, &test.map, bar, 1, 0);
-        else if (which == 34) cp_async_bulk_tensor_3d_load(&a, &test.map, bar, 0, 0, 0);
-        else if (which == 35) cp_async_bulk_tensor_2d_load(a.words + 4, &test.map, bar, 0, 0);
-        else if (which == 36) cp_async_bulk_tensor_2d_store(&test.map, &a, 0, -1);
-        else cp_async_bulk_load(&a, test.in, bytes, bar);
+        if (which == 31)
+            cp_async_bulk_load(a.words + 1, test.in, bytes, bar);
+        else if (which == 32)
+            cp_async_bulk_tensor_2d_load(&a, reinterpret_cast<const TensorMap *>(test.in), bar, 0, 0);
+        else if (which == 33)
+            cp_async_bulk_tensor_2d_load(&a, &test.map, bar, 1, 0);
+        else if (which == 34)
+            cp_async_bulk_tensor_3d_load(&a, &test.map, bar, 0, 0, 0);
+        else if (which == 35)
+            cp_async_bulk_tensor_2d_load(a.words + 4, &test.map, bar, 0, 0);
+        else if (which == 36)
+            cp_async_bulk_tensor_2d_store(&test.map, &a, 0, -1);
+        else
+            cp_async_bulk_load(&a, test.in, bytes, bar);
         if (which == 37) test.out[0] = a.words[0];
         if (which == 38) cp_async_bulk_load(&a, test.in, bytes, bar);
     }
     if (which == 39) return;
-    while (!mbarrier_try_wait_parity(bar, 0)) {}
+    while (!mbarrier_try_wait_parity(bar, 0)) {
+    }
     test.out[t] = a.words[t % 8];
 }
 
@@ -87,8 +95,10 @@ QN_DEVICE void fragments(u32 which, Operand &a, u32 *out)
     if (which == 51) row += 2048;
     if (which == 52) row += 256;
     ldmatrix_x4(r, row);
-    if (which == 53 && t % 32 < 16) mma_m16n8k16_f32_bf16(c, r, b, c);
-    else if (which != 53) mma_m16n8k16_f32_bf16(c, r, b, c);
+    if (which == 53 && t % 32 < 16)
+        mma_m16n8k16_f32_bf16(c, r, b, c);
+    else if (which != 53)
+        mma_m16n8k16_f32_bf16(c, r, b, c);
     if (which == 54) cp_async_ca<16>(a.words + 4 * t + 1, out);
     out[t] = r[0] + as_word(c[0]);
 }
@@ -96,8 +106,10 @@ QN_DEVICE void fragments(u32 which, Operand &a, u32 *out)
 QN_DEVICE void registers(u32 which)
 {
     setmaxnreg_dec<40>();
-    if (which == 60) setmaxnreg_inc<32>();
-    else setmaxnreg_inc<232>();
+    if (which == 60)
+        setmaxnreg_inc<32>();
+    else
+        setmaxnreg_inc<232>();
     if (which == 61 && elect_sync(1u << (threadIdx.x % 32 ? 0 : 1))) __syncwarp();
 }
 

@@ -335,7 +335,9 @@ def mma_case(rng, form, style):
 def write_mma(folder):
     w = Writer(folder, "mma", 32, 0)
     for which, form in enumerate(MMA_FORMS):
-        styles = ("all", "extreme") if form[3] in ("s32", "sat") else ("near", "wide", "small", "sparse", "zeros", "special", "all")
+        styles = ("near", "wide", "small", "sparse", "zeros", "special", "all")
+        if form[3] in ("s32", "sat"):
+            styles = ("all", "extreme")
         if form[1] in ("bf16", "tf32") or form[1] == form[3] == "f16":
             styles += ("tiny",)
         for style in styles:
@@ -439,7 +441,8 @@ def write_copy(folder):
 
 
 # ---- tiles
-TYPES = {"u8": (0, 1), "u16": (1, 2), "u32": (2, 4), "f16": (6, 2), "f32": (7, 4), "f64": (8, 8), "bf16": (9, 2), "tf32": (11, 4)}
+TYPES = {"u8": (0, 1), "u16": (1, 2), "u32": (2, 4), "f16": (6, 2), "f32": (7, 4), "f64": (8, 8), "bf16": (9, 2),
+         "tf32": (11, 4)}
 
 
 def moved(address, swizzle):

@@ -46,7 +46,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) QN_ENTRY(const __grid_cons
         STORE(10, stmatrix_x2_trans, 2)
         STORE(11, stmatrix_x4_trans, 4)
 #endif
-    case 12: r[0] = movmatrix_trans(r[0]); break;
+    case 12:
+        r[0] = movmatrix_trans(r[0]);
+        break;
     }
     __syncwarp();
     give(test.out, r);

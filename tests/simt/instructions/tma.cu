@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cp.async.bulk.tensor. in: 5 coordinates, the words that the tile spans in shared memory, its bytes, 64 words in all;
-// then the tensor (loads, where the map points) or the tile (stores; the map points to out). out: what the tile spans, in
-// shared memory, or the tensor.
+// then the tensor (loads, where the map points) or the tile (stores; the map points to out). out: what the tile
+// spans, in shared memory, or the tensor.
 #include "case.cuh"
 
 #include "../../../kernel_templates/common/bulk.cuh"
@@ -66,7 +66,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) QN_ENTRY(const __grid_cons
         cluster_wait();
     }
     if (t == 0 && rank == 0) load(which, tile.words, &test.map, &bar, c);
-    while (!mbarrier_try_wait_parity(&bar, 0)) {}
+    while (!mbarrier_try_wait_parity(&bar, 0)) {
+    }
     for (u32 i = t; i < words; i += THREADS) test.out[rank * words + i] = tile.words[i];
     if (which > 11) {
         cluster_arrive();

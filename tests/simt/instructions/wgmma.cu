@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // wgmma: one warpgroup, one form. in: 16 words: words of A's and of B's image in shared memory, leading, stride and
-// swizzle of A and of B, byte offset of A's and of B's start, accumulate, shape repeats; then the two images, then A's 4
-// registers, then D's. out: D's registers.
+// swizzle of A and of B, byte offset of A's and of B's start, accumulate, shape repeats; then the two images, then
+// A's 4 registers, then D's. out: D's registers.
 #include "case.cuh"
 
 #include "../../../kernel_templates/common/fence.cuh"
@@ -51,7 +51,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) QN_ENTRY(const __grid_cons
     fence_proxy_async_shared();
     __syncthreads();
     Inputs inputs;
-    const char *start_a = reinterpret_cast<const char *>(&image_a) + in[8], *start_b = reinterpret_cast<const char *>(&image_b) + in[9];
+    const char *start_a = reinterpret_cast<const char *>(&image_a) + in[8],
+               *start_b = reinterpret_cast<const char *>(&image_b) + in[9];
     inputs.a = wgmma_descriptor(start_a, in[2], in[3], (WgmmaSwizzle)in[4]);
     inputs.b = wgmma_descriptor(start_b, in[5], in[6], (WgmmaSwizzle)in[7]);
     inputs.accumulate = in[10] != 0;

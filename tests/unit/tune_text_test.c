@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tuning results as text: what is written reads back exactly; bad lines are refused with their place, and no bytes at all
+// crash the reader.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tune/text.h"
+
+static qn_tune_row sample(int number)
+{
+    static char config[8][64];
+    snprintf(config[number % 8], sizeof config[0], "plan=stream block=256 local_k=%d", number);
+    return (qn_tune_row){.device = {"NVIDIA H200 MIG 1g.18gb", 90, 16, 233472, 62914560, 13},
+                         .library = "0.1.0",
+                         .arch = "sm_90a",
+                         .spec = "softmax_topk V=50257 K=50 in=bf16",
+                         .bucket = number % 2 ? "rows 5..14" : "rows 529…",
+                         .sizes = "rows=8",
+                         .config = config[number % 8],
+                         .status = number ? QN_TUNE_SLOWER : QN_TUNE_BEST,
+                         .note = number % 3 ? "1.5 % slower, 5 replays" : "",
+                         .ns = 9123.456789012345 / (number + 1),
+                         .spread_ns = 1.0 / 3,
+                         .created = 1790000000 + number};
+}
+
+static void write_sample(int count, qn_text *text)
+{
+    qn_tune_list list = QN_TUNE_LIST_INIT;
+    for (int i = 0; i < count; i++) {
+        const qn_tune_row row = sample(i);
+        assert_int_equal(qn_tune_list_add(&list, &row), QUERN_OK);
+    }
+    qn_tune_text_write(&list, text);
+    qn_tune_list_fini(&list);
+}
+
+static quern_status read_text(const char *text, qn_tune_list *list)
+{
+    return qn_tune_text_read("t.txt", text, strlen(text), list);
+}
+
+static void what_is_written_reads_back_exactly(void **state)
+{
+    (void)state;
+    qn_text text = QN_TEXT_INIT, again = QN_TEXT_INIT;
+    qn_tune_list list = QN_TUNE_LIST_INIT;
+    write_sample(6, &text);
+
+    if (read_text(text.bytes, &list) != QUERN_OK) fail_msg("%s", quern_message());
+
+    assert_int_equal(list.count, 6);
+    for (int i = 0; i < 6; i++) {
+        const qn_tune_row row = sample(i), *got = &list.row[i];
+        assert_true(qn_tune_same_problem(got, &row));
+        assert_true(got->ns == row.ns && got->spread_ns == row.spread_ns && got->created == row.created);
+        assert_string_equal(got->config, row.config);
+        assert_string_equal(got->sizes, row.sizes);
+        assert_string_equal(got->status, row.status);
+        assert_string_equal(got->note, row.note);
+    }
+    qn_tune_text_write(&list, &again);
+    assert_string_equal(text.bytes, again.bytes);
+    qn_tune_list_fini(&list);
+    qn_text_fini(&text), qn_text_fini(&again);
+}
+
+static void an_empty_table_is_a_header(void **state)
+{
+    (void)state;
+    qn_text text = QN_TEXT_INIT;
+    qn_tune_list list = QN_TUNE_LIST_INIT;
+    write_sample(0, &text);
+
+    assert_int_equal(strncmp(text.bytes, "quern-tune 1\n", 13), 0);
+    assert_int_equal(read_text(text.bytes, &list), QUERN_OK);
+    assert_int_equal(list.count, 0);
+    qn_text_fini(&text);
+}
+
+#define GOOD "dev\t90\t132\t1\t2\t13\t0.1.0\tsm_90a\tspec\tbucket\trows=8\ta=1\tbest\t9.5\t0.5\t7\tnote"
+
+static void comments_empty_lines_missing_notes_and_dos_line_ends_are_fine(void **state)
+{
+    (void)state;
+    qn_tune_list list = QN_TUNE_LIST_INIT;
+    const char text[] = "quern-tune 1\r\n\r\n# a comment\r\n" GOOD "\r\n"
+                        "dev\t90\t132\t1\t2\t13\t0.1.0\tsm_90a\tspec\tother\t\ta=1\tslower\t9.5\t0.5\t7";
+
+    if (read_text(text, &list) != QUERN_OK) fail_msg("%s", quern_message());
+
+    assert_int_equal(list.count, 2);
+    assert_string_equal(list.row[0].note, "note");
+    assert_string_equal(list.row[1].note, "");
+    assert_string_equal(list.row[1].sizes, "");
+    qn_tune_list_fini(&list);
+}
+
+static void a_bad_line_is_refused_with_its_place_and_nothing_is_kept(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *says;
+    } cases[] = {
+        {"", "first line"},
+        {"quern-tune", "first line"},
+        {"quern-tune x", "first line"},
+        {"quern-tune 0", "first line"},
+        {"quern-tune -1", "first line"},
+        {"quern-tune 2", "version 2"},
+        {"quern-tune 1\n" GOOD "\none field", "t.txt:3: the line has 1 fields"},
+        {"quern-tune 1\n" GOOD "\textra", "18 fields"},
+        {"quern-tune 1\n\t90\t132\t1\t2\t13\t0.1.0\tsm_90a\tspec\tbucket\trows=8\ta=1\tbest\t9.5\t0.5\t7\t",
+         "t.txt:2: device is empty"},
+        {"quern-tune 1\ndev\tx\t132\t1\t2\t13\t0.1.0\tsm_90a\tspec\tbucket\trows=8\ta=1\tbest\t9.5\t0.5\t7\t",
+         "cc = 'x'"},
+        {"quern-tune 1\ndev\t-9\t132\t1\t2\t13\t0.1.0\tsm_90a\tspec\tbucket\trows=8\ta=1\tbest\t9.5\t0.5\t7\t",
+         "cc = '-9'"},
+        {"quern-tune "
+         "1\ndev\t90\t99999999999999999999\t1\t2\t13\t0.1.0\tsm_90a\tspec\tbucket\t\ta=1\tbest\t9.5\t0.5\t7\t",
+         "sms = "},
+        {"quern-tune 1\ndev\t90\t132\t1\t2\t13\t0.1.0\tsm_90a\tspec\tbucket\trows=8\ta=1\tbest\t9,5\t0.5\t7\t",
+         "ns = '9,5'"},
+        {"quern-tune 1\ndev\t90\t132\t1\t2\t13\t0.1.0\tsm_90a\tspec\tbucket\trows=8\ta=1\tbest\tinf\t0.5\t7\t",
+         "ns is not a time"},
+        {"quern-tune 1\ndev\t90\t132\t1\t2\t13\t0.1.0\tsm_90a\tspec\tbucket\trows=8\ta=1\tbest\t9.5\tnan\t7\t",
+         "spread_ns"},
+        {"quern-tune 1\ndev\t90\t132\t1\t2\t13\t0.1.0\tsm_90a\tspec\tbucket\trows=8\ta=1\tbest\t9.5\t0.5\t\t",
+         "created = ''"},
+        {"quern-tune 1\ndev\t90\t132\t1\t2\t13\t0.1.0\tsm_90a\tspec\tbucket\trows=8\ta=1\tbest\t9.5\t0.5\t7\ta\x01z",
+         "control character"},
+    };
+    for (size_t i = 0; i < QN_COUNT(cases); i++) {
+        qn_tune_list list = QN_TUNE_LIST_INIT;
+        quern_status status = read_text(cases[i].line, &list);
+        if (status != QUERN_BAD_FILE) fail_msg("case %zu: %s", i, quern_status_name(status));
+        if (!strstr(quern_message(), cases[i].says)) fail_msg("'%s' is not in: %s", cases[i].says, quern_message());
+        assert_int_equal(list.count, 0);
+        assert_null(list.row);
+    }
+}
+
+static void a_zero_byte_and_an_endless_line_are_refused(void **state)
+{
+    (void)state;
+    qn_tune_list list = QN_TUNE_LIST_INIT;
+    static const char zero[] = "quern-tune 1\nde\0v\t90";
+    char *endless = malloc(100000);
+    assert_non_null(endless);
+    memset(endless, 'x', 100000);
+    memcpy(endless, "quern-tune 1\n", 13);
+
+    assert_int_equal(qn_tune_text_read("t", zero, sizeof zero - 1, &list), QUERN_BAD_FILE);
+    assert_int_equal(qn_tune_text_read("t", endless, 100000, &list), QUERN_BAD_FILE);
+
+    assert_int_equal(list.count, 0);
+    free(endless);
+}
+
+static uint64_t next(uint64_t *state)
+{
+    uint64_t z = *state += 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+// Bytes of a good text changed, cut out and doubled: either refused, or a list of good rows.
+static void damaged_text_is_refused_or_gives_good_rows(void **state)
+{
+    (void)state;
+    static const char spice[] = "\t\n\r\0-.e9#\xff =";
+    const char *seed_text = getenv("QUERN_TEST_SEED");
+    uint64_t seed = seed_text ? strtoull(seed_text, NULL, 0) : 1, random = seed;
+    qn_text text = QN_TEXT_INIT;
+    size_t refused = 0, rounds = 20000;
+    write_sample(4, &text);
+    for (size_t round = 0; round < rounds; round++) {
+        size_t length = text.length, changes = 1 + next(&random) % 4;
+        char *bytes = malloc(2 * length);
+        assert_non_null(bytes);
+        memcpy(bytes, text.bytes, length);
+        for (size_t i = 0; i < changes && length; i++) {
+            size_t at = next(&random) % length, count = next(&random) % 20;
+            if (at + count > length) count = length - at;
+            switch (next(&random) % 3) {
+            case 0:
+                bytes[at] = spice[next(&random) % (sizeof spice - 1)];
+                break;
+            case 1:
+                memmove(bytes + at, bytes + at + count, length - at - count);
+                length -= count;
+                break;
+            default:
+                if (length + count > 2 * text.length) break;
+                memmove(bytes + at + count, bytes + at, length - at);
+                length += count;
+            }
+        }
+        qn_tune_list list = QN_TUNE_LIST_INIT;
+        quern_status status = qn_tune_text_read("t", bytes, length, &list);
+        if (status != QUERN_OK && status != QUERN_BAD_FILE)
+            fail_msg("seed %llu, round %zu: %s", (unsigned long long)seed, round, quern_message());
+        refused += status != QUERN_OK;
+        if (status != QUERN_OK) assert_int_equal(list.count, 0);
+        for (size_t i = 0; i < list.count; i++) assert_int_equal(qn_tune_check(&list.row[i]), QUERN_OK);
+        qn_tune_list_fini(&list);
+        free(bytes);
+    }
+    assert_true(refused > rounds / 10);
+    assert_true(refused < rounds);
+    qn_text_fini(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_written_reads_back_exactly),
+        cmocka_unit_test(an_empty_table_is_a_header),
+        cmocka_unit_test(comments_empty_lines_missing_notes_and_dos_line_ends_are_fine),
+        cmocka_unit_test(a_bad_line_is_refused_with_its_place_and_nothing_is_kept),
+        cmocka_unit_test(a_zero_byte_and_an_endless_line_are_refused),
+        cmocka_unit_test(damaged_text_is_refused_or_gives_good_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

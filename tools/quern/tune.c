@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// `quern tune`: reads the options, opens the table, and hands over to the action that is asked for (tune.h).
+#include "tune.h"
+
+#include <math.h>
+#include <sched.h>
+#include <string.h>
+
+#include "base/path.h"
+
+static const char text[] =
+    "Finds the fastest configuration of each spec for each range of sizes on this GPU, checks it against\n"
+    "the host reference on ordinary and hostile inputs, and keeps what was tried in the database, where\n"
+    "every later prepare finds it. A configuration wins only if it gains more than the spread of the\n"
+    "times. Without --rows every range of sizes is tuned. The budget is for everything that is asked for\n"
+    "(default: 30 s a range). Ctrl-C keeps what was found. With --plot a heat map of the times over\n"
+    "local_k and block size is written. Results are of this kind of device, this version of Quern and the\n"
+    "driver's major version; of others they are kept, and listed as stale.\n";
+
+enum { BUSY_MS = 5000, MOST_SECONDS = 7 * 24 * 3600 };
+
+typedef struct words {
+    const char *budget, *where, *explain, *export_file, *import_file;
+    bool list;
+} words;
+
+// "60", "60s", "5m", "2h"
+static bool parse_seconds(const char *word, double *seconds)
+{
+    char number[24];
+    double unit = 1;
+    size_t length = strlen(word);
+    if (!length || length >= sizeof number) return false;
+    memcpy(number, word, length + 1);
+    if (number[length - 1] == 's')
+        number[length - 1] = 0;
+    else if (number[length - 1] == 'm')
+        number[length - 1] = 0, unit = 60;
+    else if (number[length - 1] == 'h')
+        number[length - 1] = 0, unit = 3600;
+    if (!qn_parse_real(number, seconds) || !isfinite(*seconds)) return false;
+    *seconds *= unit;
+    return *seconds >= 1 && *seconds <= MOST_SECONDS;
+}
+
+static int64_t available_processors(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+// ---- the table
+
+static void print_log(void *user, quern_log_level level, const char *line)
+{
+    const char *comma = strchr(line, ','), *rest = comma ? strchr(comma + 1, ',') : NULL;
+    (void)user;
+    if (level <= QUERN_LOG_WARNING) command_note("%s", rest ? rest + 1 : line);
+}
+
+static const qn_log log_to_stderr = {print_log, NULL};
+
+static quern_status default_file(qn_text *file)
+{
+    qn_cache_directory(false, file);
+    if (!file->length)
+        return qn_fail(QUERN_UNSAFE_PATH,
+                       "there is no cache folder (no home, no QUERN_CACHE_DIR); name a database with --db");
+    QN_TRY(qn_text_check(file));
+    QN_TRY(qn_directory_prepare(file->bytes));
+    qn_text_puts(file, "/quern-v1.db");
+    return qn_text_check(file);
+}
+
+static quern_status open_table(tune_request *r, bool writes, qn_text *file)
+{
+    r->file = r->settings.db;
+    if (!r->file) {
+        QN_TRY(default_file(file));
+        r->file = file->bytes;
+    }
+    if (!writes && r->settings.db && !qn_file_exists(r->file))
+        return qn_fail(QUERN_STORE_OPEN, "%s: there is no such database", r->file);
+    const qn_sqlite_options options = {.file = r->file,
+                                       .access = QN_SQLITE_READ_WRITE,
+                                       .busy_timeout_ms = BUSY_MS,
+                                       .cap_bytes = -1,
+                                       .log = &log_to_stderr};
+    QN_TRY(qn_sqlite_open(&options, &r->store));
+    quern_status status = qn_sqlite_probe(&r->store);
+    if (status == QUERN_OK && writes && qn_sqlite_is_sealed(&r->store))
+        status =
+            qn_fail(QUERN_STORE_READ_ONLY, "%s: the database is sealed; export it to a new file to add to it", r->file);
+    if (status != QUERN_OK) qn_sqlite_close(&r->store);
+    return status;
+}
+
+// ---- the actions
+
+// Before anything is opened or made.
+static quern_status look_for_gpu(const tune_request *r)
+{
+    device d;
+    quern_status status = device_look(r->ordinal, &d);
+    if (status == QUERN_OK) return QUERN_OK;
+    return qn_fail(status, "tuning needs a GPU, which this machine does not show ('quern doctor' says why); --list, "
+                           "--explain, --export and --import work without one");
+}
+
+static int run_action(tune_request *r, const words *w)
+{
+    qn_text file = QN_TEXT_INIT;
+    bool runs = !w->list && !w->explain && !w->export_file && !w->import_file;
+    quern_status status = runs ? look_for_gpu(r) : QUERN_OK;
+    if (status == QUERN_OK) status = open_table(r, runs || w->import_file, &file);
+    int exit_status = COMMAND_OK;
+    if (status != QUERN_OK)
+        exit_status = command_status(status);
+    else if (w->list)
+        exit_status = tune_list_results(r);
+    else if (w->explain)
+        exit_status = tune_explain(r);
+    else if (w->export_file)
+        exit_status = tune_export(r, w->export_file);
+    else if (w->import_file)
+        exit_status = tune_import(r, w->import_file);
+    else
+        exit_status = tune_run(r);
+    if (status == QUERN_OK) qn_sqlite_close(&r->store);
+    qn_text_fini(&file);
+    return exit_status;
+}
+
+static int check_words(tune_request *r, const words *w, int operands)
+{
+    int actions = w->list + !!w->explain + !!w->export_file + !!w->import_file;
+    if (actions > 1) return command_usage("one of --list, --explain, --export and --import, or specs to tune");
+    if (actions && operands)
+        return command_usage("a spec to tune does not go with --list, --explain, --export, --import");
+    if (!actions && !operands) return command_usage("a spec, @FILE, --list, --explain, --export or --import is needed");
+    if (w->budget && !parse_seconds(w->budget, &r->seconds))
+        return command_usage("--budget %s: a time from 1 second on is needed, as in 60s, 5m, 2h", w->budget);
+    if (!device_parse(w->where, &r->ordinal)) return command_usage("--device %s: gpu or gpu:N is needed", w->where);
+    return COMMAND_OK;
+}
+
+static int tune(tune_request *r, const words *w, int argc, char **argv)
+{
+    int exit_status = check_words(r, w, argc - 1);
+    quern_status status = QUERN_OK;
+    if (exit_status != COMMAND_OK) return exit_status;
+    if (w->explain) status = spec_list_add(&r->specs, w->explain);
+    for (int i = 1; i < argc && status == QUERN_OK; i++) status = spec_list_add(&r->specs, argv[i]);
+    return status == QUERN_OK ? run_action(r, w) : command_status(status);
+}
+
+// An option for every size that some family has.
+static size_t add_size_options(tune_request *r, command_option *options, size_t count)
+{
+    size_t families;
+    const qn_family *const *family = qn_families(&families);
+    for (size_t f = 0; f < families; f++)
+        for (size_t i = 0; i < family[f]->size_count; i++) {
+            const char *name = family[f]->sizes[i].name;
+            size_t k = 0;
+            while (k < r->size_count && strcmp(r->size[k].name, name) != 0) k++;
+            if (k < r->size_count || k == TUNE_MAX_SIZES) continue;
+            r->size[k].name = name;
+            r->size_count++;
+            options[count++] = (command_option){
+                name, 0, "LIST", COMMAND_STRING, &r->size[k].list, 0, 0, "tune for these only: 1,8,64,4096"};
+        }
+    return count;
+}
+
+int command_tune(int argc, char **argv)
+{
+    tune_request r = {.threads = available_processors()};
+    words w = {.where = "gpu"};
+    command_option options[TUNE_MAX_SIZES + 12] = {
+        {"budget", 0, "TIME", COMMAND_STRING, &w.budget, 0, 0, "for everything: 60s, 5m, 2h"},
+        {"jobs", 'j', "N", COMMAND_NUMBER, &r.threads, 1, 256, "compile N at a time (default: the processors)"},
+        {"device", 0, "WHERE", COMMAND_STRING, &w.where, 0, 0, "gpu (default) or gpu:N"},
+        {"plot", 0, "FILE", COMMAND_STRING, &r.plot, 0, 0, "an SVG of the times (with --explain too)"},
+        {"list", 0, NULL, COMMAND_FLAG, &w.list, 0, 0, "the winners, and which of them count here"},
+        {"explain", 0, "SPEC", COMMAND_STRING, &w.explain, 0, 0, "what was tried, with its time and why it lost"},
+        {"export", 0, "FILE", COMMAND_STRING, &w.export_file, 0, 0, "every result as text (-: standard output)"},
+        {"import", 0, "FILE", COMMAND_STRING, &w.import_file, 0, 0, "results from text; newer ones that exist stay"},
+        COMMAND_OPTION_DB(&r.settings.db),
+        COMMAND_OPTION_JSON(&r.settings.json),
+        COMMAND_OPTION_VERBOSE(&r.settings.verbose),
+    };
+    size_t count = add_size_options(&r, options, 11);
+    options[count] = (command_option)COMMAND_OPTION_END;
+    const command_syntax syntax = {"quern tune SPEC... | @FILE... [options]\n"
+                                   "quern tune --list | --explain SPEC | --export FILE | --import FILE [options]",
+                                   text, options};
+    int exit_status;
+    if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
+    exit_status = tune(&r, &w, argc, argv);
+    spec_list_fini(&r.specs);
+    return exit_status;
+}

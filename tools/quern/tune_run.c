@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+// The search of `quern tune` on a GPU: one after another, each range of sizes of each spec gets its share of the time
+// that is left. Results go into the database as soon as a range is done, so that an interrupt loses at most the rest.
+//   (1) Candidates are compiled in a quern without a database; only a winner's kernels are kept.
+//   (2) SIGINT ends the search of this range, keeps what it found, and leaves the others out; a second one kills.
+#include <math.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/path.h"
+#include "runtime/runtime.h"
+#include "table.h"
+#include "tune.h"
+#include "tune/measure.h"
+#include "tune/results.h"
+
+enum { SECONDS_A_JOB = 30, FIRST_REPEATS = 5, REPEATS = 40, DRAWS = 48, COMPILE_MS = 60000, MAX_JOBS = 1024 };
+
+static atomic_bool interrupted;
+
+// One range of sizes of one spec.
+typedef struct job {
+    const spec_item *item;
+    const tune_subject *subject;
+    size_t bucket;
+    _Alignas(16) unsigned char sizes[128];
+    char sizes_text[96];
+} job;
+
+typedef struct tuning {
+    tune_request *r;
+    device device;
+    const qn_arch *arch;
+    char device_name[128];
+    qn_tune_device fingerprint;
+    quern *q, *scratch;
+    job *jobs;
+    size_t job_count, done;
+    double end;        // of the time for everything
+    const job *job;    // under way
+    qn_tune_list rows; // of all jobs, for the plot
+    table *table;
+} tuning;
+
+// ---- jobs
+
+static const tune_subject *find_subject(const char *family)
+{
+#define X(name) &tune_##name,
+    static const tune_subject *const subjects[] = {TUNE_SUBJECTS(X)};
+#undef X
+    for (size_t i = 0; i < QN_COUNT(subjects); i++)
+        if (!strcmp(subjects[i]->family->name, family)) return subjects[i];
+    return NULL;
+}
+
+static quern_status add_job(tuning *t, const spec_item *item, const tune_subject *subject, const void *sizes)
+{
+    const qn_family *family = subject->family;
+    qn_text text = QN_TEXT_INIT;
+    job made = {.item = item, .subject = subject, .bucket = family->bucket_of(sizes)};
+    memcpy(made.sizes, sizes, family->sizes_bytes);
+    qn_sizes_write(family, sizes, &text);
+    snprintf(made.sizes_text, sizeof made.sizes_text, "%s", qn_text_string(&text));
+    qn_text_fini(&text);
+    for (size_t i = 0; i < t->job_count; i++) {
+        if (t->jobs[i].item != item || t->jobs[i].bucket != made.bucket) continue;
+        command_note("%s and %s are served by one configuration: %s is timed", t->jobs[i].sizes_text, made.sizes_text,
+                     made.sizes_text);
+        t->jobs[i] = made;
+        return QUERN_OK;
+    }
+    if (t->job_count == MAX_JOBS)
+        return qn_fail(QUERN_BAD_VALUE, "more than %d ranges of sizes are asked for", MAX_JOBS);
+    t->jobs[t->job_count++] = made;
+    return QUERN_OK;
+}
+
+static quern_status read_number(const qn_field *field, const char **word, int64_t *value)
+{
+    char number[24];
+    size_t length = strcspn(*word, ",");
+    snprintf(number, sizeof number, "%.*s", (int)length, *word);
+    if (length >= sizeof number || !qn_parse_int(number, value) || *value < 1 || *value > field->max)
+        return qn_fail(QUERN_BAD_VALUE, "--%s: '%.*s' is not a whole number from 1 to %lld", field->name, (int)length,
+                       *word, (long long)field->max);
+    *word += length + ((*word)[length] == ',');
+    return QUERN_OK;
+}
+
+static const char *list_of(const tuning *t, const char *size)
+{
+    for (size_t i = 0; i < t->r->size_count; i++)
+        if (!strcmp(t->r->size[i].name, size)) return t->r->size[i].list;
+    return NULL;
+}
+
+// Every combination of the lists; sizes without a list stay what they are.
+static quern_status add_combinations(tuning *t, const spec_item *item, const tune_subject *subject, size_t size,
+                                     unsigned char *sizes)
+{
+    const qn_family *family = subject->family;
+    if (size == family->size_count) return add_job(t, item, subject, sizes);
+    const char *list = list_of(t, family->sizes[size].name);
+    if (!list) return add_combinations(t, item, subject, size + 1, sizes);
+    do {
+        int64_t value;
+        QN_TRY(read_number(&family->sizes[size], &list, &value));
+        memcpy(sizes + family->sizes[size].offset, &value, sizeof value);
+        QN_TRY(add_combinations(t, item, subject, size + 1, sizes));
+    } while (*list);
+    return QUERN_OK;
+}
+
+static quern_status add_jobs(tuning *t, const spec_item *item)
+{
+    _Alignas(16) unsigned char sizes[sizeof t->jobs->sizes];
+    const tune_subject *subject = find_subject(item->spec.base.family);
+    bool listed = false;
+    if (!subject)
+        return qn_fail(QUERN_UNSUPPORTED, "%s cannot be tuned: nothing is known here to check its results with",
+                       item->spec.base.family);
+    const qn_family *family = subject->family;
+    for (size_t i = 0; i < family->size_count; i++) listed |= list_of(t, family->sizes[i].name) != NULL;
+    for (size_t bucket = 0; bucket < family->bucket_count; bucket++) {
+        family->bucket_sizes(bucket, sizes);
+        if (listed) return add_combinations(t, item, subject, 0, sizes);
+        QN_TRY(add_job(t, item, subject, sizes));
+    }
+    return QUERN_OK;
+}
+
+// ---- one job
+
+static bool is_stopped(void *user)
+{
+    (void)user;
+    return atomic_load(&interrupted);
+}
+
+static int is_cancelled(void *user)
+{
+    return is_stopped(user);
+}
+
+static quern_status check(void *user, const quern_op *op)
+{
+    const tuning *t = user;
+    return t->job->subject->check(&t->device, &t->job->item->spec.base, op);
+}
+
+static bool fill(void *user, const qn_tensor *tensor, size_t copy, void *host, size_t elements)
+{
+    const tuning *t = user;
+    return t->job->subject->fill && t->job->subject->fill(NULL, tensor, copy, host, elements);
+}
+
+static void show_progress(void *user, const qn_search_progress *p)
+{
+    const tuning *t = user;
+    char what[160];
+    double left = t->end - command_seconds();
+    snprintf(what, sizeof what, "%s, %.0f s left: %zu tried, best %.2f us, own choice %.2f", t->job->sizes_text,
+             left > 0 ? left : 0, p->timed, p->best_us, p->own_us);
+    command_progress(t->done, t->job_count, what);
+}
+
+// What won before, here.
+static bool find_former(const tuning *t, const job *j, qn_config *config)
+{
+    char bucket[96] = "";
+    bool found = false;
+    qn_tune_list list = QN_TUNE_LIST_INIT;
+    j->subject->family->bucket_name(j->bucket, bucket, sizeof bucket);
+    if (qn_sqlite_tune_read(&t->r->store, j->item->text, QN_TUNE_BEST, &list) != QUERN_OK) return false;
+    for (size_t i = 0; i < list.count && !found; i++)
+        found = !strcmp(list.row[i].bucket, bucket) && qn_tune_same_device(&list.row[i].device, &t->fingerprint) &&
+                qn_config_parse(j->subject->family, list.row[i].config, config) == QUERN_OK;
+    qn_tune_list_fini(&list);
+    return found;
+}
+
+static quern_status search_job(tuning *t, const qn_space *space, qn_search *search)
+{
+    qn_config former;
+    qn_measure *measure;
+    const job *j = t->job;
+    const double left = t->end - command_seconds();
+    qn_search_options options = {.seconds = (left > 1 ? left : 1) / (double)(t->job_count - t->done),
+                                 .first_repeats = FIRST_REPEATS,
+                                 .repeats = REPEATS,
+                                 .draws = DRAWS,
+                                 .seed = 1,
+                                 .also = find_former(t, j, &former) ? &former : NULL,
+                                 .progress = show_progress,
+                                 .user = t};
+    if (t->r->plot) {
+        options.grid_knob = qn_space_knob(space->family, "local_k");
+        options.grid_other = qn_space_knob(space->family, "block");
+    }
+    const qn_measure_options how = {.q = t->scratch,
+                                    .driver = t->device.driver,
+                                    .device = t->device.ordinal,
+                                    .space = space,
+                                    .sizes = j->sizes,
+                                    .compile_threads = (int)t->r->threads,
+                                    .fill = fill,
+                                    .check = check,
+                                    .stopped = is_stopped,
+                                    .user = t};
+    QN_TRY(qn_measure_open(&how, &measure));
+    const qn_timer timer = qn_measure_timer(measure);
+    quern_status status = qn_search_run(space, &options, &timer, search);
+    qn_measure_close(measure);
+    return status;
+}
+
+static const table_column columns[] = {
+    {"spec", "spec", TABLE_TEXT, 0},
+    {"sizes", "bucket", TABLE_TEXT, 0},
+    {"timed", "timed", TABLE_TEXT, 0},
+    {"own us", "own_us", TABLE_REAL, 2},
+    {"us", "us", TABLE_REAL, 2},
+    {"gain %", "gain_percent", TABLE_REAL, 1},
+    {"spread", "spread_us", TABLE_REAL, 2},
+    {"tried", "tried", TABLE_INT, 0},
+    {"configuration", "configuration", TABLE_TEXT, 0},
+    {NULL, "own_configuration", TABLE_TEXT, 0},
+    {NULL, "complete", TABLE_INT, 0},
+};
+
+static void add_result(tuning *t, const qn_space *space, const qn_search *search)
+{
+    char bucket[96] = "";
+    qn_text config = QN_TEXT_INIT, own = QN_TEXT_INIT;
+    const qn_trial *winner = &search->trial[search->winner], *first = &search->trial[0];
+    int64_t tried = 0;
+    for (size_t i = 0; i < search->count; i++) tried += search->trial[i].status != NULL;
+    space->family->bucket_name(space->bucket, bucket, sizeof bucket);
+    qn_config_write(space->family, &winner->config, &config);
+    qn_config_write(space->family, &first->config, &own);
+    double own_us = first->repeats ? first->timing.median_us : NAN, us = winner->timing.median_us;
+    table_add(t->table, t->job->item->text, bucket, t->job->sizes_text, own_us, us, 100 * (own_us / us - 1),
+              winner->timing.high_us - winner->timing.low_us, tried, qn_text_string(&config), qn_text_string(&own),
+              (int64_t)search->is_complete);
+    qn_text_fini(&config);
+    qn_text_fini(&own);
+}
+
+// The results first: they are what took the time.
+static quern_status keep(tuning *t, const qn_space *space, const qn_search *search)
+{
+    qn_tune_list rows = QN_TUNE_LIST_INIT;
+    quern_op *op = NULL;
+    quern_status status =
+        qn_tune_results(search, space, &t->fingerprint, t->job->sizes_text, (int64_t)time(NULL), &rows);
+    if (status == QUERN_OK) status = qn_sqlite_tune_put(&t->r->store, rows.row, rows.count, false, NULL);
+    for (size_t i = 0; i < rows.count && status == QUERN_OK && t->r->plot; i++)
+        status = qn_tune_list_add(&t->rows, &rows.row[i]);
+    qn_tune_list_fini(&rows);
+    QN_TRY(status);
+    add_result(t, space, search);
+    QN_TRY(qn_prepare_config(t->q, space->spec, t->device.ordinal, &search->trial[search->winner].config, &op));
+    quern_op_release(op);
+    return QUERN_OK;
+}
+
+static quern_status run_job(tuning *t, const job *j)
+{
+    qn_search search;
+    const qn_space space = {j->subject->family, &j->item->spec.base, t->arch, j->bucket};
+    t->job = j;
+    quern_status status = search_job(t, &space, &search);
+    if (status != QUERN_OK) return qn_fail_in(status, "%s, %s", j->item->text, j->sizes_text);
+    status = keep(t, &space, &search);
+    qn_search_fini(&search);
+    return status;
+}
+
+// A range that failed does not keep the others from being tuned, unless the device is gone.
+static int run_jobs(tuning *t)
+{
+    int failed = 0;
+    for (; t->done < t->job_count && !atomic_load(&interrupted); t->done++) {
+        quern_status status = run_job(t, &t->jobs[t->done]);
+        if (status == QUERN_OK || status == QUERN_CANCELLED) continue;
+        failed++;
+        command_note("%s", quern_message());
+        if (t->device.driver->cuCtxSynchronize() != CUDA_SUCCESS) {
+            command_note("the device's context is gone after that error; the rest is left out");
+            break;
+        }
+    }
+    command_progress_end();
+    if (atomic_load(&interrupted))
+        return command_fail("interrupted after %zu of %zu ranges of sizes; what was found is kept",
+                            table_rows(t->table), t->job_count);
+    return failed ? command_fail("%d of %zu ranges of sizes failed", failed, t->job_count) : COMMAND_OK;
+}
+
+// ---- the whole
+
+static void on_interrupt(int signal)
+{
+    (void)signal;
+    atomic_store(&interrupted, true);
+}
+
+static void catch_interrupt(void)
+{
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+}
+
+static quern_status open_scratch(tuning *t)
+{
+    quern_options options = QUERN_OPTIONS_INIT;
+    options.mode = QUERN_MODE_OFF;
+    options.tuning = QUERN_TUNING_OFF;
+    options.compile_timeout_ms = COMPILE_MS;
+    options.compile_threads = 1;
+    options.cancel = is_cancelled;
+    return quern_open(&options, &t->scratch);
+}
+
+static quern_status open_all(tuning *t)
+{
+    tune_request *r = t->r;
+    QN_TRY(device_open(r->ordinal, &t->device));
+    t->arch = command_target(t->device.cc);
+    if (!t->arch) return qn_fail(QUERN_NO_PLAN, "%s: no plan of Quern's is for this architecture", t->device.name);
+    if (!tune_device(r->ordinal, t->device_name, &t->fingerprint)) return QUERN_DRIVER_ERROR;
+    if (qn_environment("QUERN_TEMPLATES", false))
+        command_note("$QUERN_TEMPLATES is set: its kernels are timed, and results are kept as those of quern %s",
+                     quern_version());
+    QN_TRY(command_open(&r->settings, &t->q));
+    QN_TRY(open_scratch(t));
+    t->jobs = calloc(MAX_JOBS, sizeof *t->jobs);
+    if (!t->jobs) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory");
+    for (size_t i = 0; i < r->specs.count; i++) QN_TRY(add_jobs(t, &r->specs.item[i]));
+    t->end = command_seconds() + (r->seconds > 0 ? r->seconds : (double)(SECONDS_A_JOB * t->job_count));
+    return QUERN_OK;
+}
+
+static void close_all(tuning *t)
+{
+    quern_close(t->scratch);
+    quern_close(t->q);
+    if (t->device.context) device_close(&t->device);
+    qn_tune_list_fini(&t->rows);
+    free(t->jobs);
+}
+
+static void print_results(const tuning *t)
+{
+    if (t->r->settings.json) {
+        cJSON *document = cJSON_CreateObject();
+        cJSON_AddStringToObject(document, "device", t->device.name);
+        cJSON_AddStringToObject(document, "arch", t->arch->name);
+        cJSON_AddStringToObject(document, "file", t->r->file);
+        cJSON_AddItemToObject(document, "results", table_json(t->table));
+        json_print(document);
+    } else {
+        table_print(t->table);
+    }
+}
+
+int tune_run(tune_request *r)
+{
+    tuning t = {.r = r, .rows = QN_TUNE_LIST_INIT};
+    quern_status status = open_all(&t);
+    int exit_status = status == QUERN_OK ? COMMAND_OK : command_status(status);
+    if (status == QUERN_OK) {
+        t.table = table_create(columns, QN_COUNT(columns));
+        catch_interrupt();
+        exit_status = run_jobs(&t);
+        print_results(&t);
+        if (r->plot && t.rows.count) status = tune_plot(r->plot, t.jobs[0].subject->family, &t.rows);
+        if (status != QUERN_OK) exit_status = command_status(status);
+        table_destroy(t.table);
+    }
+    close_all(&t);
+    return exit_status;
+}
