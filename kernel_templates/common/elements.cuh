@@ -18,6 +18,7 @@ struct F32 {
     static constexpr int kPerVector = 4;
     static constexpr u32 kKeyNaN = 0xFFFFFFFFu;
     static constexpr u32 kKeyMinusInfinity = 0x007FFFFFu;
+    static constexpr u32 kKeyInfinity = 0xFF800000u;
     static constexpr u32 kKeyZero = 0x80000000u;
     static constexpr u32 kPad = 0xFF800000u; // -inf, as a word
 
@@ -56,6 +57,7 @@ template <u32 kExponent> struct Half {
     static constexpr int kPerVector = 8;
     static constexpr u32 kKeyNaN = 0xFFFFu;
     static constexpr u32 kKeyMinusInfinity = 0x7FFFu - kExponent;
+    static constexpr u32 kKeyInfinity = 0x8000u | kExponent;
     static constexpr u32 kKeyZero = 0x8000u;
     static constexpr u32 kPad = (0x8000u | kExponent) * 0x10001u;
 

@@ -21,5 +21,8 @@ static_assert(sizeof(u32) == 4 && sizeof(u64) == 8 && sizeof(i64) == 8, "widths 
 #define QN_NOINLINE __attribute__((noinline)) static
 #endif
 
+// A branch whose code is kept out of the way of the usual path.
+#define QN_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+
 constexpr int kWarp = 32;
 constexpr u32 kFullMask = 0xFFFFFFFFu;

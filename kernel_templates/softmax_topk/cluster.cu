@@ -10,7 +10,7 @@
 //   survivors  elements at the threshold: whole vectors first, then their elements, into a list of the CTA's own
 //   sort       the CTA's list, by counting; with it the CTA's maximum and sum, to all CTAs
 //   merge      every CTA looks up the rank of its own survivors in all the sorted lists and stores them
-//   repair     a list that was too small is known by its count; then CTA 0 selects the row again (exact.cuh)
+//   repair     a list that was too small is known by its count; then the CTAs select the row again, together (exact.cuh)
 //
 // Data goes between CTAs as contiguous 16-byte stores, a warp a peer. Two cluster barriers carry data; a third, at the
 // start, only says that the peers exist, and is waited for after the loads.
@@ -63,6 +63,7 @@ struct Shared {
     u32 *count;     // [kWarps]
     u32 *word;      // [kListWords]
     Binning *binning;
+    float *parts;   // [CLUSTER], of a sum made again
 };
 
 constexpr u32 kBinWords = kBins > kKeyBinWords ? kBins : kKeyBinWords;
@@ -89,11 +90,12 @@ QN_DEVICE Shared shared_pieces()
     QN_SHARED_ARRAY(u32, word, kListWords);
     QN_SHARED_ARRAY(u32, single, 4);
     QN_SHARED(Binning, binning);
+    QN_SHARED_ARRAY(float, parts, CLUSTER);
     return Shared{lists, reinterpret_cast<u64 *>(own), loose, vector, number, reinterpret_cast<u32 *>(maxima),
                   reinterpret_cast<u32 *>(own_maxima), record, edges, top, before, sums, single, single + 1, single + 2,
-                  sorted, bins, scratch, count, word, &binning};
+                  sorted, bins, scratch, count, word, &binning, parts};
 }
-constexpr u32 kSharedBytes = CLUSTER * (kListStride * 8 + 16) + kListSlots * (16 + 8 + 8 + 4) +
+constexpr u32 kSharedBytes = CLUSTER * (kListStride * 8 + 16 + 4) + kListSlots * (16 + 8 + 8 + 4) +
                              (kMaxima + kOwnMaxima) * 4 + kSorted * 8 + (kBinWords + 7 * kWarps + kListWords + 4) * 4 + (u32)sizeof(Binning);
 static_assert(kSharedBytes <= SHARED_BYTES, "SHARED_BYTES is less than the pieces need");
 
@@ -160,7 +162,8 @@ QN_DEVICE void hold_row(Held &h, const Row &r, u32 rank, float temperature, cons
 QN_DEVICE void correct_sum(Held &h, const Row &r, u32 rank, float temperature)
 {
     const float max = packed_value(h.top);
-    if (!is_finite(max) || h.exponent.scale == 0.f || sum_is_usable(h.sum, max, h.exponent)) return;
+    const bool wrong = is_finite(max) && h.exponent.scale != 0.f && !sum_is_usable(h.sum, max, h.exponent);
+    if (!QN_UNLIKELY(wrong)) return;
     h.exponent = exponent_near(max, temperature);
     h.sum = 0.f;
 #pragma unroll
@@ -324,16 +327,13 @@ QN_DEVICE void list_vectors(const Shared &s, const Held &h, const Row &r, u32 ra
 // Their elements at the threshold into s.loose, a vector a thread.
 QN_DEVICE void list_elements(const Shared &s, const Row &r, u32 threshold)
 {
+    const float low = key_value(max(threshold, Element::kKeyMinusInfinity)); // NaN: every element is listed
     const u32 vectors = min(*s.vectors, kListSlots);
     for (u32 i = thread_index(); i < vectors; i += THREADS) {
         const u32 v = s.number[i], first = v * kPerVector - r.lead;
         if constexpr (LOOK_AGAIN) s.vector[i] = row_load(r, v);
-        const uint4 x = s.vector[i];
-        u32 raw[kPerVector], hits = 0;
-        Element::unpack_raw(x, raw);
-#pragma unroll
-        for (u32 q = 0; q < kPerVector; q++)
-            hits |= (Element::key(raw[q]) >= threshold && first + q < kV ? 1u : 0u) << q;
+        u32 hits = elements_at(s.vector[i], low);
+        if (QN_UNLIKELY(v == 0 || v == r.count - 1)) hits &= inside_row(r, v);
         const Raw *elements = reinterpret_cast<const Raw *>(s.vector + i); // [kPerVector]
         u32 at = hits ? atomicAdd(s.candidates, (u32)__popc(hits)) : 0;
         for (; hits; hits &= hits - 1u) {
@@ -440,7 +440,7 @@ QN_DEVICE void store_merged(const Shared &s, const softmax_topk_params &p, i64 r
     if (thread_index() == 0) store_once(p, row, softmax, before);
 }
 
-// ---- the rows that one CTA ends alone: full lists, a sum over the winners or to be made again
+// ---- rows that CTA 0 stores: full lists, a sum over the winners or to be made again
 
 // The row has probabilities, but not from what was added: an odd temperature, or logits near f32's end.
 QN_DEVICE bool needs_sum_again(const Totals &t, float temperature)
@@ -449,35 +449,88 @@ QN_DEVICE bool needs_sum_again(const Totals &t, float temperature)
     return !is_finite(t.sum) || exponent_near(0.f, temperature).scale == 0.f;
 }
 
-QN_DEVICE bool ends_alone(const Totals &t, float temperature)
+QN_DEVICE bool ends_together(const Totals &t, float temperature)
 {
     return kTopkNorm || needs_sum_again(t, temperature) || t.candidates < kK || (t.candidates & kFull);
 }
 
-// The winners in order, in the shared memory of whichever way found them.
-QN_DEVICE const u64 *winners_alone(const Shared &s, const Row &r, const Totals &t)
+// This CTA's part of the row, for passes that all CTAs make together.
+QN_DEVICE RowElements part_of(const Row &r, u32 rank)
 {
-    if (t.candidates >= kK && !(t.candidates & kFull)) {
-        for (u32 c = 0; c < CLUSTER; c++)
-            merge_list(s, list_of(s, c), s.record[c].x, [&](u32 place, u64 winner) { s.sorted[place] = winner; });
-        __syncthreads();
-        return s.sorted;
-    }
-    const List list = {s.lists, s.count, s.sorted, s.bins, s.scratch, s.word, s.binning};
-    list_exact(list, RowElements{r, 0, r.count}, kK, t.candidates & kFull ? *s.threshold : 0u);
-    list_scatter(list, kK);
-    return list_rank(list, *list.binning, kK);
+    const u32 each = (r.count + CLUSTER - 1) / CLUSTER;
+    return RowElements{r, min(rank * each, r.count), min((rank + 1) * each, r.count)};
 }
 
-QN_NOINLINE void finish_alone(const softmax_topk_params &p, i64 row)
+QN_DEVICE List list_of(const Shared &s) { return List{s.lists, s.count, s.sorted, s.bins, s.scratch, s.word, s.binning}; }
+
+// Adds the histograms of all CTAs, in all of them. Begins and ends in a barrier of the cluster.
+QN_DEVICE void add_histograms(u32 *histogram)
+{
+    constexpr u32 kEach = kExactBins / THREADS;
+    u32 sum[kEach];
+    cluster_sync();
+#pragma unroll
+    for (u32 i = 0; i < kEach; i++) {
+        sum[i] = 0;
+        for (u32 c = 0; c < CLUSTER; c++) sum[i] += cluster_map(histogram, c)[i * THREADS + thread_index()];
+    }
+    cluster_sync();
+#pragma unroll
+    for (u32 i = 0; i < kEach; i++) histogram[i * THREADS + thread_index()] = sum[i];
+    __syncthreads();
+}
+
+// The exact selection by all CTAs, each over its part; the candidates go to CTA 0.
+QN_DEVICE void exact_together(const Shared &s, const Row &r, u32 rank, u32 hint)
+{
+    const List list = list_of(s);
+    const RowElements part = part_of(r, rank);
+    const Cut cut = exact_cut<kExactBins>(part, kK, kExactRoom, hint, list_histogram(list), list.scratch, list.word,
+                                          [](u32 *histogram) { add_histograms(histogram); });
+    list_clear(list);
+    cluster_sync();
+    part.collect(cut, cluster_map(list.slot, 0), cluster_map(list.word, 0) + kListTotal);
+    cluster_sync();
+    if (rank == 0) list_take(list, cut.key, kK);
+}
+
+// The row's sum by all CTAs, each over its part; right in CTA 0.
+QN_DEVICE float sum_together(const Shared &s, const Row &r, u32 rank, float max, float temperature)
+{
+    const RowElements part = part_of(r, rank);
+    const float sum = sum_against(r, part.begin, part.end, max, temperature, s.sums);
+    if (thread_index() == 0) cluster_map(s.parts, 0)[rank] = sum;
+    cluster_sync();
+    return warp_sum(lane_index() < CLUSTER ? s.parts[lane_index()] : 0.f);
+}
+
+// In CTA 0: the winners in order, from the lists or from the exact selection.
+QN_DEVICE const u64 *winners_in_order(const Shared &s, bool exact)
+{
+    if (exact) {
+        const List list = list_of(s);
+        list_scatter(list, kK);
+        return list_rank(list, *list.binning, kK);
+    }
+    for (u32 c = 0; c < CLUSTER; c++)
+        merge_list(s, list_of(s, c), s.record[c].x, [&](u32 place, u64 winner) { s.sorted[place] = winner; });
+    __syncthreads();
+    return s.sorted;
+}
+
+// Every CTA calls it; CTA 0 stores the row.
+QN_NOINLINE void finish_together(const softmax_topk_params &p, i64 row, u32 rank)
 {
     const Shared s = shared_pieces();
     const Row r = row_of(p, row);
     const float temperature = row_temperature(p, row);
     const Totals t = totals_of(s, temperature);
-    const u64 *winner = winners_alone(s, r, t);
+    const bool full = (t.candidates & kFull) != 0, exact = full || t.candidates < kK;
     float sum = t.sum;
-    if (needs_sum_again(t, temperature)) sum = sum_against(r, 0, r.count, key_value(t.top), temperature, s.sums);
+    if (exact) exact_together(s, r, rank, full ? *s.threshold : 0u);
+    if (needs_sum_again(t, temperature)) sum = sum_together(s, r, rank, key_value(t.top), temperature);
+    if (rank != 0) return;
+    const u64 *winner = winners_in_order(s, exact);
     u32 before = t.before;
     if constexpr (TOKEN) before = token_rank(p, row, r, before, s.scratch);
     store_row(p, row, winner, sum, before, reinterpret_cast<float *>(s.top));
@@ -507,8 +560,8 @@ QN_DEVICE void do_row(const softmax_topk_params &p, i64 row, u32 rank)
     __syncthreads();
     const u32 count = exchange_lists(s, record, rank);
     const Totals totals = totals_of(s, temperature);
-    if (!ends_alone(totals, temperature)) store_merged(s, p, row, r, totals, count, rank, temperature);
-    else if (rank == 0) finish_alone(p, row);
+    if (QN_UNLIKELY(ends_together(totals, temperature))) finish_together(p, row, rank);
+    else store_merged(s, p, row, r, totals, count, rank, temperature);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ softmax_topk_params p)

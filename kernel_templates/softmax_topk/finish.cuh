@@ -135,17 +135,19 @@ constexpr u32 kExactBins = exact_bins(kSlots * 4);
 constexpr u32 kExactRoom = kSlots < kSorted ? kSlots : kSorted;
 static_assert(kExactRoom >= kK, "SLOTS, SORTED: the exact selection needs room for the winners");
 
-// Fills the list with at most kExactRoom candidates, the `need` first among them, places taken and bins scanned.
-template <class Source> QN_DEVICE void list_exact(const List &list, const Source &source, u32 need, u32 hint)
+// Nothing is in the list, the bins are 0. Holds a barrier at its start and one at its end.
+QN_DEVICE void list_clear(const List &list)
 {
-    u32 *histogram = reinterpret_cast<u32 *>(list.slot); // [kExactBins]
-    const Cut cut = exact_cut<kExactBins>(source, need, kExactRoom, hint, histogram, list.scratch, list.word);
     __syncthreads();
     for (u32 i = thread_index(); i < kBins; i += THREADS) list.bins[i] = 0;
-    if (thread_index() == 0) list.word[kListTotal] = 0, list.word[kListTop] = 0, list.word[kListLow] = cut.key;
+    if (thread_index() == 0) list.word[kListTotal] = 0, list.word[kListTop] = 0;
     __syncthreads();
-    exact_collect(source, cut, list.slot, &list.word[kListTotal]);
-    __syncthreads();
+}
+
+// Gives the word[kListTotal] candidates that were collected from slot 0 on their places, and scans the bins. They are of
+// keys from low on. Ends in a barrier.
+QN_DEVICE void list_take(const List &list, u32 low, u32 need)
+{
     const u32 count = list.word[kListTotal], before = warp_index() * kWarpSlots;
     if (lane_index() == 0) list.count[warp_index()] = count > before ? min(count - before, kWarpSlots) : 0;
     u32 top = 0;
@@ -153,11 +155,24 @@ template <class Source> QN_DEVICE void list_exact(const List &list, const Source
     top = warp_max(top);
     if (lane_index() == 0) atomicMax(&list.word[kListTop], top);
     __syncthreads();
-    const Binning binning = binning_over(list.word[kListLow], list.word[kListTop]);
+    const Binning binning = binning_over(low, list.word[kListTop]);
     if (thread_index() == 0) *list.binning = binning;
     list_place(list, binning);
     __syncthreads();
     list_scan(list, need);
+}
+
+QN_DEVICE u32 *list_histogram(const List &list) { return reinterpret_cast<u32 *>(list.slot); } // [kExactBins]
+
+// Fills the list with at most kExactRoom candidates, the `need` first among them, and takes them.
+template <class Source> QN_DEVICE void list_exact(const List &list, const Source &source, u32 need, u32 hint)
+{
+    const Cut cut = exact_cut<kExactBins>(source, need, kExactRoom, hint, list_histogram(list), list.scratch, list.word,
+                                          [](u32 *) {});
+    list_clear(list);
+    source.collect(cut, list.slot, &list.word[kListTotal]);
+    __syncthreads();
+    list_take(list, cut.key, need);
 }
 
 // ---- outputs

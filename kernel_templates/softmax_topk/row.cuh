@@ -84,7 +84,8 @@ QN_DEVICE uint4 row_load(const Row &r, u32 v)
     } else {
         x = load_covering(r.vectors + v);
     }
-    return v == 0 || v == r.count - 1 ? row_mask(x, r, v) : x;
+    if (QN_UNLIKELY(v == 0 || v == r.count - 1)) x = row_mask(x, r, v);
+    return x;
 }
 
 // The same for a vector that is neither the first of a row with a lead nor the last: read once, not kept in L1.
@@ -95,6 +96,26 @@ QN_DEVICE uint4 row_load_inner(const Row &r, u32 v)
 }
 
 QN_DEVICE uint4 row_pad() { return make_uint4(Element::kPad, Element::kPad, Element::kPad, Element::kPad); }
+
+// Bit q: element q of vector v belongs to the row.
+QN_DEVICE u32 inside_row(const Row &r, u32 v)
+{
+    u32 inside = 0;
+#pragma unroll
+    for (u32 q = 0; q < kPerVector; q++) inside |= (v * kPerVector + q - r.lead < kV ? 1u : 0u) << q;
+    return inside;
+}
+
+// Bit q: element q of a vector is not less than low (a NaN is not).
+QN_DEVICE u32 elements_at(const uint4 &vector, float low)
+{
+    float x[kPerVector];
+    u32 at = 0;
+    Element::unpack(vector, x);
+#pragma unroll
+    for (u32 q = 0; q < kPerVector; q++) at |= (x[q] < low ? 0u : 1u) << q;
+    return at;
+}
 
 // Calls each(x, v) for every vector of [begin, end) that falls to this thread; two loads are in flight at a time.
 template <class Each> QN_DEVICE void row_for_each_vector(const Row &r, u32 begin, u32 end, Each each)

@@ -100,10 +100,12 @@ QN_DEVICE Head load_head(const Record &record)
     return Head{load_l2(word), load_l2(word + 1), load_l2(word + 3), __uint_as_float(load_l2(word + 2))};
 }
 
-// Calls each(key, index) for the candidates of all records of a row that fall to this thread.
+// The candidates in all records of a row, as a source for the exact selection.
 struct RecordElements {
     const softmax_topk_params &p;
     i64 row;
+
+    // Calls each(key, index) for those that fall to this thread.
     template <class Each> QN_DEVICE void for_each(Each each) const
     {
         for (u32 i = thread_index(); i < SHARES * kK; i += THREADS) {
@@ -112,6 +114,14 @@ struct RecordElements {
             const u64 one = load_l2(record.candidates + i % kK);
             each(candidate_key(one), candidate_index(one));
         }
+    }
+    QN_DEVICE void count(const ExactPass &pass, u32 *histogram) const
+    {
+        for_each([&](u32 key, u32 index) { count_element(pass, key, index, histogram); });
+    }
+    QN_DEVICE void collect(const Cut &cut, uint4 *list, u32 *count) const
+    {
+        for_each([&](u32 key, u32 index) { collect_element(cut, key, index, list, count); });
     }
 };
 

@@ -163,29 +163,16 @@ struct Bounds {
     float low, high;
 };
 
-// Bit q: element q of vector v belongs to the row.
-QN_DEVICE u32 inside_row(const Row &r, u32 v)
-{
-    u32 inside = 0;
-    for (u32 q = 0; q < kPerVector; q++) inside |= (v * kPerVector + q - r.lead < kV ? 1u : 0u) << q;
-    return inside;
-}
-
 // Entry i of the warp's list, a vector, becomes its first candidate; further ones go to the list's end.
 QN_DEVICE void candidates_of_vector(const Shared &s, const Threshold &t, const Bounds &bounds, const Row &r, const Binning &binning,
                                     u32 i)
 {
     uint4 *list = s.list.slot + warp_index() * kWarpSlots;
-    const uint4 x = list[i];
     const u32 v = s.vector[warp_index() * kWarpSlots + i];
     const u32 first = v * kPerVector - r.lead;
     const float low = v <= t.cut ? bounds.low : bounds.high;
-    float y[kPerVector];
-    Element::unpack(x, y);
-    u32 hits = 0;
-#pragma unroll
-    for (u32 q = 0; q < kPerVector; q++) hits |= (y[q] < low ? 0u : 1u) << q;
-    if (v == 0 || v == r.count - 1) hits &= inside_row(r, v);
+    u32 hits = elements_at(list[i], low);
+    if (QN_UNLIKELY(v == 0 || v == r.count - 1)) hits &= inside_row(r, v);
     const Raw *elements = reinterpret_cast<const Raw *>(list + i); // [kPerVector]
     const u32 extra = hits & (hits - 1u);                          // all but the first
     u32 at = extra ? s.list.count[warp_index()] + atomicAdd(&s.tail[warp_index()], (u32)__popc(extra)) : 0;
@@ -254,7 +241,7 @@ QN_DEVICE void select_share(const softmax_topk_params &p, i64 row, const Share &
 {
     bool works = false;
     if constexpr (RANK > 0) works = bin_share(p, row, share.begin, share.end, need);
-    if (!works) exact_share(p, row, share.begin, share.end, need);
+    if (QN_UNLIKELY(!works)) exact_share(p, row, share.begin, share.end, need);
 }
 
 // The `need` first elements of the share, in order.

@@ -47,7 +47,7 @@ QN_DEVICE u32 token_rank(const softmax_topk_params &p, i64 row, const Row &r, u3
     const u32 index = (u32)token, key = Element::key(row_raw(p, row, index));
     if (key == Element::kKeyNaN) {
         u32 before = 0;
-        RowElements{r, 0, r.count}.for_each([&](u32 k, u32 i) { before += k == key && i < index; });
+        for (u32 i = thread_index(); i < index; i += THREADS) before += Element::key(row_raw(p, row, i)) == key;
         return block_sum(before, scratch);
     }
     const u32 vector = (index + r.lead) / kPerVector, first = vector * kPerVector;

@@ -166,3 +166,21 @@ quern_status qn_directory_check(const char *directory)
     free(path);
     return status;
 }
+
+quern_status qn_file_check(const char *path)
+{
+    struct stat info;
+
+    if (stat(path, &info)) return errno == ENOENT ? QUERN_OK : file_error(path, "looking at", errno);
+    if (!is_ours_or_roots(&info)) {
+        return qn_fail(QUERN_UNSAFE_PATH, "'%s' belongs to user %u, this process runs as user %u; choose another file",
+                       path, (unsigned)info.st_uid, (unsigned)geteuid());
+    }
+    if (S_ISREG(info.st_mode) && (info.st_mode & (S_IWGRP | S_IWOTH))) {
+        return qn_fail(QUERN_UNSAFE_PATH,
+                       "'%s' is writable by others (mode %04o): kernels in it could be replaced; chmod go-w it, if you "
+                       "trust what is in it",
+                       path, (unsigned)(info.st_mode & 07777));
+    }
+    return QUERN_OK;
+}

@@ -19,6 +19,9 @@ void qn_cache_directory(bool ignore_environment, qn_text *directory);
 quern_status qn_directory_prepare(const char *directory);
 // The same checks without making anything.
 quern_status qn_directory_check(const char *directory);
+// A file whose content becomes code, where its directory is safe: this user's or root's, and writable to nobody else.
+// OK for a file that does not exist. UNSAFE_PATH, FILE_ERROR.
+quern_status qn_file_check(const char *path);
 
 // Puts the path, made absolute by where the process stands now. Puts nothing when that is not known.
 void qn_path_absolute(const char *path, qn_text *absolute);

@@ -121,13 +121,13 @@ static int sample_vectors(int vectors, int block)
     return sample > 8 ? 8 : sample;
 }
 
-// Least rank in a sample of so many of the vectors that leaves fewer than K candidates about once in 10^4 rows: the
+// Least rank in a sample of so many of the vectors that leaves fewer than K candidates in a few rows of a million: the
 // winners in the sample are Poisson with mean K · share. Square roots and sums only, so that every machine plans alike.
 static int sample_rank(int64_t K, int sampled, int vectors)
 {
     if (2 * K > vectors) return 0; // maxima of vectors say little when so many of them hold winners
     if (sampled >= vectors) return (int)K;
-    double mean = (double)K * sampled / vectors, rank = ceil(mean + 3.72 * sqrt(mean) + 2.5);
+    double mean = (double)K * sampled / vectors, rank = ceil(mean + 4.4 * sqrt(mean) + 3.0);
     if (rank > (double)K) rank = (double)K;
     return 2 * rank <= sampled ? (int)rank : 0;
 }
@@ -282,7 +282,7 @@ static cluster_numbers cluster_of(const spec_t *s, const qn_config *c)
     n.slots = ctas * (n.list + 2) / 2 / warps * warps;
     n.sorted = (int)((s->K + s->K / 4 + 256 + 1) / 2 * 2);
     n.bins = 1024;
-    n.shared_bytes = ctas * ((n.list + 2) * 8 + 16) + n.list * 36 + (n.maxima + block / c->value[GROUP]) * 4 +
+    n.shared_bytes = ctas * ((n.list + 2) * 8 + 16 + 4) + n.list * 36 + (n.maxima + block / c->value[GROUP]) * 4 +
                      n.sorted * 8 + (1056 + 7 * warps + 5 + 4) * 4 + 16;
     return n;
 }

@@ -83,7 +83,7 @@ void qn_process_free(quern *q, qn_process *process)
 
 // ---- stores
 
-// The directory of the user's database, made when it may be written.
+// The directory of the user's database, made when it may be written; and the file.
 static quern_status prepare_directory(const quern *q, bool writable)
 {
     const char *slash = strrchr(q->cache_file, '/');
@@ -92,6 +92,7 @@ static quern_status prepare_directory(const quern *q, bool writable)
     quern_status status = qn_text_check(&directory);
     if (status == QUERN_OK)
         status = writable ? qn_directory_prepare(directory.bytes) : qn_directory_check(directory.bytes);
+    if (status == QUERN_OK) status = qn_file_check(q->cache_file);
     qn_text_fini(&directory);
     return status;
 }

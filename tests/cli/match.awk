@@ -21,7 +21,7 @@ END {
         while (skipping && s <= lines && seen[s] !~ pattern(expected[e])) s++
         if (s > lines || seen[s] !~ pattern(expected[e])) {
             printf "line %d: expected: %s\n", e, expected[e]
-            printf "line %d: seen:     %s\n", s, s > lines ? "(the end)" : seen[s]
+            printf "line %d: seen:     %s\n", s, (s > lines ? "(the end)" : seen[s])
             exit 1
         }
         skipping = 0

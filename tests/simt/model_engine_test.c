@@ -281,7 +281,7 @@ static void a_report_names_line_block_warp_and_lane(void **state)
 
     char *report = run_misuse(simt_model_any(MODEL_PLAIN), source, &one, (model_order){ false, 1 });
 
-    simt_expect_fault(report, "in shfl.sync.idx at misuse.cu:", "place");
+    simt_expect_fault(report, "in shfl.sync.idx at /quern/tests/simt/kernels/misuse.cu:", "place");
     simt_expect_fault(report, ", block 0, warp 0, lane ", "lane");
     simt_expect_fault(report, "called from misuse at misuse.cu:", "caller");
     simt_expect_fault(report, "block 0 warps 1..3 lanes ffffffff: ", "positions of the others");

@@ -20,8 +20,8 @@ model *simt_model(model_build build, const char *compiler);
 model *simt_model_any(model_build build);
 void simt_close(void); // all of them
 
-// The text of tests/simt/kernels/<name>, with a line "#define NAME value" for each word "NAME=value" of `defines`.
-// To be freed.
+// The text of tests/simt/kernels/<name> with its includes in place, after a line "#define NAME value" for each word
+// "NAME=value" of `defines`. To be freed.
 char *simt_kernel(const char *name, const char *defines);
 // A copy of a text with one place of it replaced; fails the test when the place is not there exactly once.
 char *simt_replace(const char *text, const char *from, const char *to);

@@ -231,6 +231,37 @@ static void no_right_to_make_it_is_a_file_error(void **state)
     assert_false(qn_file_exists(below("locked/cache")));
 }
 
+// ---- files
+
+static int check_the_file(void)
+{
+    return (int)qn_file_check(below("file"));
+}
+
+static void a_file_that_others_may_write_or_own_is_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(qn_file_check(below("file")), QUERN_OK); // there is none
+    FILE *file = fopen(below("file"), "w");
+    assert_non_null(file);
+    fclose(file);
+    static const struct {
+        mode_t mode;
+        quern_status status;
+    } cases[] = {
+        {0600, QUERN_OK}, {0644, QUERN_OK}, {0444, QUERN_OK}, {0664, QUERN_UNSAFE_PATH}, {0606, QUERN_UNSAFE_PATH}};
+    for (size_t i = 0; i < QN_COUNT(cases); i++) {
+        assert_int_equal(chmod(below("file"), cases[i].mode), 0);
+        assert_int_equal(qn_file_check(below("file")), cases[i].status);
+    }
+    if (geteuid()) return; // other owners need root
+    assert_int_equal(chmod(root, 0755), 0);
+    assert_int_equal(chmod(below("file"), 0644), 0);
+    assert_int_equal(as_unused_uid(check_the_file), QUERN_OK); // root's
+    assert_int_equal(chown(below("file"), UNUSED_UID, UNUSED_UID), 0);
+    assert_int_equal(qn_file_check(below("file")), QUERN_UNSAFE_PATH);
+}
+
 // ---- choosing
 
 static void assert_chosen(bool ignore, const char *wanted)
@@ -389,6 +420,7 @@ int main(void)
         CASE(a_link_among_the_ancestors_is_followed_and_checked),
         CASE(another_users_directory_is_unsafe),
         CASE(no_right_to_make_it_is_a_file_error),
+        CASE(a_file_that_others_may_write_or_own_is_refused),
         CASE(the_variables_choose_in_order),
         CASE(a_relative_quern_cache_dir_becomes_absolute_at_once),
         CASE(a_uid_without_passwd_entry_has_no_directory),

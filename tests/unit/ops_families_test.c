@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "ops/family.h"
+#include "ops/field.h"
 
 static bool is_name(const char *name)
 {
@@ -32,6 +32,7 @@ static void check_fields(const char *family, const qn_field *fields, size_t coun
         assert_int_equal(f->type == QN_ENUM, f->names != NULL);
         if (f->type == QN_INT) assert_true(f->min <= f->max);
         if (f->type == QN_INT && !f->required) assert_true(f->initial >= f->min && f->initial <= f->max);
+        if (f->type == QN_ENUM && !f->required) assert_non_null(qn_name_of(f->names, (int)f->initial));
         for (size_t j = 0; j < i; j++) {
             assert_string_not_equal(f->name, fields[j].name);
             assert_true(f->offset + bytes_of(f->type) <= fields[j].offset ||
@@ -72,6 +73,13 @@ static void check_tensor(const qn_family *family, const qn_tensor *tensor)
     }
 }
 
+static void check_knob(const qn_knob *knob)
+{
+    assert_in_range(knob->choice_count, 1, QN_MAX_CHOICES);
+    for (size_t i = 0; knob->names && i < knob->choice_count; i++)
+        assert_non_null(qn_name_of(knob->names, knob->choices[i]));
+}
+
 static void every_familys_lists_agree(void **state)
 {
     size_t count;
@@ -88,7 +96,7 @@ static void every_familys_lists_agree(void **state)
         for (size_t s = 0; s < f->size_count; s++) assert_true(f->size_args_offset[s] + 8 <= f->args_bytes);
         for (size_t t = 0; t < f->tensor_count; t++) check_tensor(f, &f->tensors[t]);
         assert_true(f->knob_count <= QN_MAX_KNOBS);
-        for (size_t k = 0; k < f->knob_count; k++) assert_in_range(f->knobs[k].choice_count, 1, QN_MAX_CHOICES);
+        for (size_t k = 0; k < f->knob_count; k++) check_knob(&f->knobs[k]);
         assert_in_range(f->bucket_count, 1, QN_MAX_BUCKETS);
         assert_true(f->bucket_name && f->bucket_sizes && f->bucket_of && f->choose && f->plan && f->workspace);
         assert_true(f->check_args && f->sizes_of && f->launch && f->reference);

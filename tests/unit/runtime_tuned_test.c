@@ -276,7 +276,7 @@ static void a_database_that_cannot_be_read_is_a_warning(void **state)
 
     assert_string_equal(choose(&options, &here).chosen, "heuristic");
 
-    assert_true(runtime_log_has(&log, "tuning results could not be read"));
+    assert_true(runtime_log_has(&log, "tuning results"));
     runtime_log_fini(&log);
 }
 

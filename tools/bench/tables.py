@@ -199,43 +199,45 @@ def softmax_topk_data(report: Report) -> str:
     return table(" | ".join(["rows × V", "K", "random, µs", *kinds]), lines)
 
 
-def changed(report: Report, group: str, title: str, base: Callable[[Row], Row | None], label: Callable[[Row], str]) -> str:
-    """Rows of a group beside the plain one that each is compared with."""
+def beside_table(title: str, pairs: Iterable[tuple[Row | None, Row | None]], label: Callable[[Row], str] = shape) -> str:
+    """Rows, each with the one that it is compared with."""
     lines = []
-    for row in select(report, op="softmax_topk", group=group):
-        plain = base(row)
-        if plain and plain is not row:
+    for row, plain in pairs:
+        if row and plain and row is not plain:
             own, other = row["quern"], plain["quern"]
             lines.append([label(row), str(row["K"]), spread(own), spread(other), ratio(own, other)])
     return table(title, lines)
 
 
 def softmax_topk_real(report: Report) -> str:
-    title = "rows × V | K | real logits, µs | random, µs | ratio"
-    return changed(report, "real", title, lambda row: beside(report, row, data="random"), shape)
+    rows = select(report, op="softmax_topk", group="real", data="real")
+    pairs = [(row, beside(report, row, data="random")) for row in rows]
+    return beside_table("rows × V | K | real logits, µs | random, µs | ratio", pairs)
 
 
 def softmax_topk_alignment(report: Report) -> str:
-    """V odd, where rows start at any element, beside V even; the one that is aligned may be either of the two."""
+    """V odd, where most rows start anywhere, beside the neighbour whose rows start at 16 bytes."""
 
-    def neighbour(row: Row) -> Row | None:
-        return beside(report, row, V=row["V"] + 1)
+    def pair(row: Row) -> tuple[Row | None, Row | None]:
+        next_one = beside(report, row, V=row["V"] + 1)
+        return (row, next_one) if row["V"] % 2 else (next_one, row)
 
-    title = "rows × V | K | µs | V one larger, µs | ratio"
-    return changed(report, "alignment", title, neighbour, shape)
+    rows = select(report, op="softmax_topk", group="alignment")
+    return beside_table("rows × V | K | µs | V even, µs | ratio", map(pair, rows))
+
+
+def plain_pairs(report: Report, group: str) -> list[tuple[Row | None, Row | None]]:
+    return [(row, beside(report, row, **{"with": ""})) for row in select(report, op="softmax_topk", group=group)]
 
 
 def softmax_topk_batch_invariant(report: Report) -> str:
     title = "rows × V | K | batch_invariant=1, µs | without, µs | ratio"
-    return changed(report, "batch_invariant", title, lambda row: beside(report, row, **{"with": ""}), shape)
+    return beside_table(title, plain_pairs(report, "batch_invariant"))
 
 
 def softmax_topk_outputs(report: Report) -> str:
-    def label(row: Row) -> str:
-        return f"{shape(row)}, {row['with']}"
-
     title = "rows × V, options | K | µs | without, µs | ratio"
-    return changed(report, "outputs", title, lambda row: beside(report, row, **{"with": ""}), label)
+    return beside_table(title, plain_pairs(report, "outputs"), lambda row: f"{shape(row)}, {row['with']}")
 
 
 TABLES: dict[str, Callable[[Report], str]] = {

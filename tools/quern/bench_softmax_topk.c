@@ -341,6 +341,10 @@ static quern_status open_peers(topk_bench *t)
     if (!t->peers_options.which) return QUERN_OK;
     t->peers_options.device = t->bench.device.ordinal;
     QN_TRY(bench_peers_start(&t->peers_options, &t->peers));
+    const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(bench_peers_hello(t->peers), "device"));
+    if (!name || strcmp(name, t->bench.device.name) != 0)
+        return qn_fail(QUERN_UNSUPPORTED, "--vs: torch's GPU %d is %s, the driver's is %s", t->bench.device.ordinal,
+                       name ? name : "unknown", t->bench.device.name);
     cJSON_AddItemToObject(t->document, "peers", cJSON_Duplicate(bench_peers_hello(t->peers), true));
     return QUERN_OK;
 }

@@ -75,16 +75,7 @@ static const char *format_time(int64_t seconds, char out[TIME_BYTES])
     return out;
 }
 
-// Lines are "part,level,text"; people need the text.
-static void print_log(void *user, quern_log_level level, const char *line)
-{
-    const char *comma = strchr(line, ','), *rest = comma ? strchr(comma + 1, ',') : NULL;
-
-    (void)user;
-    if (level <= QUERN_LOG_WARNING) command_note("%s", rest ? rest + 1 : line);
-}
-
-static const qn_log log_to_stderr = {print_log, NULL};
+static const qn_log log_to_stderr = {command_log, NULL};
 
 static qn_sqlite_options options_for(const char *file, qn_sqlite_access access)
 {

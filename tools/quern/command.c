@@ -223,11 +223,11 @@ bool command_parse(const command_syntax *syntax, int *argc, char **argv, int *ex
 
 // ---- the library
 
-// user: a bool, verbose. Lines are "part,level,text"; people need the text.
-static void print_log(void *user, quern_log_level level, const char *line)
+// Lines are "part,level,text"; people need the text.
+void command_log(void *user, quern_log_level level, const char *line)
 {
     const bool *verbose = user;
-    if (*verbose) {
+    if (verbose && *verbose) {
         command_note("%s", line);
     } else if (level <= QUERN_LOG_WARNING) {
         const char *text = strchr(line, ',');
@@ -236,9 +236,9 @@ static void print_log(void *user, quern_log_level level, const char *line)
     }
 }
 
-// The library would go on in memory, with a warning, when the folder of its database is not safe: who names the
+// The library would go on in memory, with a warning, when its database or the folder of it is not safe: who names the
 // database wants to know before anything is compiled.
-static quern_status check_folder(const char *file)
+static quern_status check_place(const char *file)
 {
     qn_text folder = QN_TEXT_INIT;
     qn_path_absolute(file, &folder);
@@ -249,6 +249,7 @@ static quern_status check_folder(const char *file)
         char *slash = strrchr(folder.bytes, '/');
         slash[slash == folder.bytes] = 0;
         if (qn_file_exists(folder.bytes)) status = qn_directory_check(folder.bytes); // else the probe says it
+        if (status == QUERN_OK) status = qn_file_check(file);
     }
     qn_text_fini(&folder);
     return status;
@@ -256,7 +257,7 @@ static quern_status check_folder(const char *file)
 
 static quern_status probe_database(const char *file)
 {
-    QN_TRY(check_folder(file));
+    QN_TRY(check_place(file));
     quern_store store;
     qn_sqlite_options options = {
         .file = file, .access = QN_SQLITE_READ_WRITE, .busy_timeout_ms = 5000, .cap_bytes = -1};
@@ -273,7 +274,7 @@ quern_status command_open(const command_settings *settings, quern **q)
     quern_options options = QUERN_OPTIONS_INIT;
     options.cache_file = settings->db;
     options.compile_threads = settings->compile_threads;
-    options.log = print_log;
+    options.log = command_log;
     options.log_user = &verbose;
     if (settings->db && *settings->db) QN_TRY(probe_database(settings->db));
     return quern_open(&options, q);

@@ -107,6 +107,9 @@ typedef struct command_settings {
     int compile_threads; // 0: the library's default
 } command_settings;
 
+// A quern_log_fn: warnings and errors to stderr; with user, a bool that is true, everything.
+void command_log(void *user, quern_log_level level, const char *line);
+
 // quern_open with warnings and errors logged to stderr (with verbose, everything), after a look at --db.
 quern_status command_open(const command_settings *settings, quern **q);
 

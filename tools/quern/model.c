@@ -148,10 +148,22 @@ static int resident_ctas(const qn_arch *arch, const qn_kernel_plan *plan)
     return (an_sm > 0 ? an_sm : 1) * arch->sm_count;
 }
 
-static quern_status stage_source(const qn_kernel_plan *plan, const qn_arch *arch, qn_text *source)
+static quern_status stage_source(const model *m, const qn_kernel_plan *plan, const qn_arch *arch, qn_text *source)
 {
     // The text that NVRTC gets, with the lines of the template files for reports.
-    return qn_source_write(plan, arch->cc, arch->suffix, qn_environment("QUERN_TEMPLATES", false), true, source);
+    QN_TRY(qn_source_write(plan, arch->cc, arch->suffix, qn_environment("QUERN_TEMPLATES", false), true, source));
+    if (!m->edit) return QUERN_OK;
+    char *edited = m->edit(qn_text_string(source), m->edit_user);
+    qn_text_clear(source);
+    qn_text_puts(source, edited);
+    free(edited);
+    return qn_text_check(source);
+}
+
+void model_set_edit(model *m, model_edit edit, void *user)
+{
+    m->edit = edit;
+    m->edit_user = user;
 }
 
 typedef struct run {
@@ -190,7 +202,7 @@ static quern_status run_stage(const run *r, size_t stage, qn_text *report)
     memset(&launch, 0, sizeof launch);
     r->family->launch(r->spec, r->config, r->plan, &limits, r->args, stage, &launch);
     if (launch.skip) return QUERN_OK;
-    quern_status status = stage_source(plan, r->arch, &source);
+    quern_status status = stage_source(r->m, plan, r->arch, &source);
     if (status == QUERN_OK) {
         model_launch_request request = {
             .source = qn_text_string(&source),
@@ -279,7 +291,7 @@ quern_status model_run_begin(model *m, quern *q, const quern_spec *spec, const q
     *busy = false;
     for (size_t i = 0; i < plan.stage_count && !*busy; i++) {
         qn_text source = QN_TEXT_INIT;
-        quern_status status = stage_source(&plan.stage[i], arch, &source);
+        quern_status status = stage_source(m, &plan.stage[i], arch, &source);
         if (status == QUERN_OK) status = model_compile_begin(m, qn_text_string(&source), busy);
         qn_text_fini(&source);
         if (status != QUERN_OK) return status;

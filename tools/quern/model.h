@@ -81,6 +81,10 @@ quern_status model_run_on(model *m, quern *q, const quern_spec *spec, const qn_a
 // The same with one configuration in place of the chosen ones.
 quern_status model_run_config(model *m, const quern_spec *spec, const qn_arch *arch, const qn_config *config,
                               const quern_args *host_args, model_order order, qn_text *report);
+// Lets a test change the text of kernels that model_run_on and model_run_config run (planted faults): edit returns the
+// new text, from malloc. NULL: as it is.
+typedef char *(*model_edit)(const char *source, void *user);
+void model_set_edit(model *m, model_edit edit, void *user);
 // Starts compiling what model_run_on will need; *busy: not all of it, ask again later.
 quern_status model_run_begin(model *m, quern *q, const quern_spec *spec, const qn_arch *arch,
                              const quern_args *host_args, bool *busy);

@@ -73,6 +73,8 @@ struct model {
     model_toolchain chain;
     model_memory memory;
     model_runner runner;
+    model_edit edit;
+    void *edit_user;
 };
 
 #endif

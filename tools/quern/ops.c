@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "command.h"
-#include "ops/family.h"
+#include "ops/field.h"
 #include "table.h"
 
 static const char text[] =
@@ -19,13 +19,6 @@ static const table_column field_columns[] = {
     {"meaning", "doc", TABLE_TEXT, 0},
 };
 
-static const char *name_of(const qn_name *names, int64_t value)
-{
-    for (; names->name; names++)
-        if (names->value == value) return names->name;
-    return "";
-}
-
 static void allowed_text(const qn_field *field, qn_text *out)
 {
     switch (field->type) {
@@ -39,8 +32,7 @@ static void allowed_text(const qn_field *field, qn_text *out)
         qn_text_puts(out, "a real number");
         break;
     case QN_ENUM:
-        for (const qn_name *n = field->names; n->name; n++)
-            qn_text_putf(out, "%s%s", n == field->names ? "" : ", ", n->name);
+        qn_names_write(field->names, out);
         break;
     }
 }
@@ -52,7 +44,7 @@ static void default_text(const qn_field *field, qn_text *out)
     else if (field->type == QN_REAL)
         qn_text_put_real(out, field->real_initial);
     else if (field->type == QN_ENUM)
-        qn_text_puts(out, name_of(field->names, field->initial));
+        qn_text_puts(out, qn_name_of(field->names, (int)field->initial));
     else
         qn_text_putf(out, "%lld", (long long)field->initial);
 }
@@ -116,7 +108,7 @@ static table *list_knobs(const qn_family *family)
         for (size_t c = 0; c < knob->choice_count; c++) {
             if (c) qn_text_puts(&values, ", ");
             if (knob->names)
-                qn_text_puts(&values, name_of(knob->names, knob->choices[c]));
+                qn_text_puts(&values, qn_name_of(knob->names, knob->choices[c]));
             else
                 qn_text_putf(&values, "%d", knob->choices[c]);
         }

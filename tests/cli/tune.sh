@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+# tune without a GPU: it refuses; results travel as text, are listed, explained, plotted, and used by show and warm.
+spec='softmax_topk V=5000 K=8 in=f32'
+results() { # LIBRARY CREATED BLOCK
+    printf 'quern-tune 1\n# a comment\n'
+    head=$(printf 'Some GPU\t90\t132\t233472\t62914560\t13\t%s\tsm_90a\t%s\trows 5..14\trows=8' "$1" "$spec")
+    row='%s\tplan=stream block=%s ctas=1 local_k=%s unroll=2\t%s\t%s\t%s\t%s\t%s\n'
+    printf "$row" "$head" "$3" 4 best 5000 40 "$2" '' "$head" 512 2 slower 6500 60 "$2" '30.0 % slower, 5 replays' \
+        "$head" 512 1 wrong 0 0 "$2" 'row 3, place 7'
+}
+version=$(quern --version | sed 's/quern //')
+t quern tune "$spec"
+t quern tune --list --db t.db
+results "$version" 1000 256 >t.txt
+t quern tune --import t.txt --db t.db
+t quern tune --import t.txt --db t.db
+t quern tune --list --db t.db
+t quern tune --explain "$spec" --db t.db --plot t.svg
+grep -c 'class="best"' t.svg
+tail -n 1 t.svg
+t quern tune --explain 'softmax_topk V=5001 K=8 in=f32' --db t.db
+t quern tune --export - --db t.db
+t quern tune --export out.txt --db t.db
+t quern tune --import out.txt --db copy.db
+t quern tune --export again.txt --db copy.db
+cmp out.txt again.txt && echo same
+t quern show plan "$spec" --arch sm_90a --rows 8 --db t.db
+t env QUERN_TUNE=off quern show plan "$spec" --arch sm_90a --rows 8 --db t.db
+results 0.0.1 2000 128 >old.txt
+t quern tune --import old.txt --db t.db
+t quern show plan "$spec" --arch sm_90a --rows 8 --db t.db
+t quern tune --list --db t.db
+t_json quern tune --list --db t.db --json
+t_json quern tune --explain "$spec" --db t.db --json
+# what is refused
+t quern tune
+t quern tune --list --export x
+t quern tune "$spec" --list
+t quern tune "$spec" --budget soon
+t quern tune 'softmax_topk V=1 K=2 in=f32'
+t quern tune --import absent.txt --db t.db
+printf 'quern-tune 9\n' >new.txt
+t quern tune --import new.txt --db t.db
+printf 'quern-tune 1\nonly one field\n' >bad.txt
+t quern tune --import bad.txt --db t.db

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functional model finds bugs: faults planted in copies of kernels are reported. Where the fault is one of family
+// text, the copy is the generated text with one place replaced; tensor-core faults are in tests/simt/kernels/tile.cu.
+// Each fault must be reported by every build that is listed for it, in order and shuffled, and the text without it by
+// none. "Wrong result": the comparison with the reference shows it.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/tensor_map.h"
+#include "support/check.h"
+#include "support/hostile.h"
+#include "support/simt.h"
+
+enum { BY_ASAN = 1, BY_ACCESS = 2, BY_BOTH = 3 };
+static const struct {
+    model_build build;
+    unsigned bit;
+} builds[] = { { MODEL_ASAN, BY_ASAN }, { MODEL_ACCESS, BY_ACCESS } };
+static const model_order orders[] = { { false, 1 }, { true, 5 } };
+static quern *q;
+
+// ---- faults in family text
+
+typedef struct fault {
+    const char *name, *case_name; // a hostile case whose plan has the text
+    const char *from, *to;
+    unsigned by;
+    const char *words; // of the report, alternatives between '|'
+} fault;
+
+static char *plant(const char *source, void *user)
+{
+    const fault *f = user;
+    return simt_replace(source, f->from, f->to);
+}
+
+static const hostile_case *find_case(const char *name)
+{
+    size_t count;
+    const hostile_case *cases = hostile_cases(&count);
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(cases[i].name, name)) return &cases[i];
+    fail_msg("there is no hostile case %s", name);
+    return NULL;
+}
+
+// The report of one run; "" when nothing was found. To be freed.
+static char *run(model *m, const hostile_case *c, model_order order)
+{
+    const qn_arch *arch;
+    hostile_data data;
+    qn_text report = QN_TEXT_INIT;
+    assert_int_equal(qn_arch_find("sm_90a", &arch), QUERN_OK);
+    assert_true(hostile_data_make(c, &data));
+    quern_status status = model_run_on(m, q, &c->spec.base, arch, &data.args.base, order, &report);
+    if (status != QUERN_OK && status != QUERN_LAUNCH_FAILED) fail_msg("%s", quern_message());
+    qn_text_puts(&report, "");
+    if (status == QUERN_OK && check_outputs(&c->spec, &data.args, &report) > 0) qn_text_puts(&report, "wrong result\n");
+    hostile_data_free(&data);
+    assert_int_equal(qn_text_check(&report), QUERN_OK);
+    return report.bytes;
+}
+
+static void check_fault(const fault *f)
+{
+    const hostile_case *c = find_case(f->case_name);
+    for (size_t b = 0; b < QN_COUNT(builds); b++) {
+        model *m = simt_model_any(builds[b].build);
+        for (size_t o = 0; o < QN_COUNT(orders); o++) {
+            char context[128];
+            snprintf(context, sizeof context, "%s, %s build, %s", f->name, model_build_name[builds[b].build],
+                     orders[o].shuffle ? "shuffled" : "in order");
+
+            model_set_edit(m, NULL, NULL);
+            char *sound = run(m, c, orders[o]);
+            simt_expect_clean(sound, context);
+            free(sound);
+            if (!(f->by & builds[b].bit)) continue;
+            model_set_edit(m, plant, (void *)f);
+            char *faulty = run(m, c, orders[o]);
+            model_set_edit(m, NULL, NULL);
+
+            simt_expect_fault(faulty, f->words, context);
+            free(faulty);
+        }
+    }
+}
+
+static void a_missing_barrier_is_reported(void **state)
+{
+    (void)state;
+    static const fault f = { "missing barrier", "m0_normal", "if (warp_index() == 0) sample_search(bins, found);\n    __syncthreads();",
+                             "if (warp_index() == 0) sample_search(bins, found);", BY_ACCESS, "race" };
+    check_fault(&f);
+}
+
+static void a_wrong_mask_is_reported(void **state)
+{
+    (void)state;
+    static const fault f = { "wrong mask", "m0_normal", "__ballot_sync(kFullMask, hit)", "__ballot_sync(0x7FFFFFFFu, hit)", BY_BOTH,
+                             "is not in its own mask" };
+    check_fault(&f);
+}
+
+static void a_shared_memory_overrun_is_reported(void **state)
+{
+    (void)state;
+    static const fault f = { "overrun", "m0_normal", "list.bins[thread_index() * kEach + i] = before;",
+                             "list.bins[thread_index() * kEach + i + 1] = before;", BY_BOTH, "use-after-poison|outside every piece|race" };
+    check_fault(&f);
+}
+
+static void an_uninitialised_read_is_reported(void **state)
+{
+    (void)state;
+    static const fault f = { "uninitialised read", "m0_normal", "s.tail[warp_index()] = 0;", ";", BY_ACCESS,
+                             "bytes that nothing has written" };
+    check_fault(&f);
+}
+
+static void a_missing_cluster_barrier_before_exit_is_reported(void **state)
+{
+    (void)state;
+    static const fault f = { "missing cluster barrier", "m1_normal", "    cluster_sync();\n    return count;", "    return count;",
+                             BY_ACCESS, "race|still uses|has ended|nothing has written" };
+    check_fault(&f);
+}
+
+static void an_overflow_that_is_not_repaired_is_reported(void **state)
+{
+    (void)state;
+    static const fault f = { "overflow unrepaired", "m0_all_equal", "if (!works) exact_share(p, row, share.begin, share.end, need);",
+                             ";", BY_BOTH, "wrong result|nothing has written|outside every piece|use-after-poison" };
+    check_fault(&f);
+}
+
+// ---- faults of a tile
+
+typedef struct tile_params {
+    _Alignas(64) unsigned char a[QM_TENSOR_MAP_BYTES], b[QM_TENSOR_MAP_BYTES];
+    float *out, *sums;
+} tile_params;
+
+static float tile_number(int i)
+{
+    return (float)(i * 7 % 11 - 5); // exact in bf16, and so are all sums
+}
+
+static void make_map(unsigned char *map, void *matrix, uint32_t rows)
+{
+    qm_tensor_fault wrong;
+    const uint64_t dims[] = { 64, rows }, strides[] = { 128 };
+    const uint32_t box[] = { 64, rows }, steps[] = { 1, 1 };
+    if (qm_tensor_map_encode_tiled(map, 9, 2, matrix, dims, strides, box, steps, 0, 3, 0, 0, &wrong))
+        fail_msg("%s", wrong.text);
+}
+
+static uint16_t *make_matrix(model *m, const char *name, int rows, int first)
+{
+    uint16_t *x = model_alloc(m, name, (size_t)rows * 128, NULL, true);
+    assert_non_null(x);
+    for (int i = 0; i < rows * 64; i++) {
+        float value = tile_number(first + i);
+        uint32_t bits;
+        memcpy(&bits, &value, 4);
+        x[i] = (uint16_t)(bits >> 16);
+    }
+    return x;
+}
+
+static bool tile_is_right(const tile_params *p)
+{
+    for (int row = 0; row < 64; row++) {
+        float sum = 0;
+        for (int k = 0; k < 64; k++) sum += tile_number(row * 64 + k);
+        if (p->sums[row] != sum) return false;
+        for (int column = 0; column < 8; column++) {
+            float dot = 0;
+            for (int k = 0; k < 64; k++) dot += tile_number(row * 64 + k) * tile_number(3 + column * 64 + k);
+            if (p->out[row * 8 + column] != dot) return false;
+        }
+    }
+    return true;
+}
+
+static char *run_tile(model *m, int fault_number, model_order order)
+{
+    char defines[32];
+    tile_params p;
+    memset(&p, 0, sizeof p);
+    snprintf(defines, sizeof defines, "FAULT=%d", fault_number);
+    char *source = simt_kernel("tile.cu", defines);
+    make_map(p.a, make_matrix(m, "a", 64, 0), 64);
+    make_map(p.b, make_matrix(m, "b", 8, 3), 8);
+    p.out = model_alloc(m, "out", 64 * 8 * 4, NULL, false), p.sums = model_alloc(m, "sums", 64 * 4, NULL, false);
+    simt_launch launch = { .grid = 1, .threads = 128, .cluster = 1, .shared_bytes = 16384, .params = &p,
+                           .params_bytes = sizeof p, .order = order };
+    char *report = simt_run(m, source, &launch);
+    if (!*report && !tile_is_right(&p)) {
+        free(report);
+        report = qn_strdup("wrong result\n");
+    }
+    model_free(m);
+    free(source);
+    return report;
+}
+
+static void check_tile(int number, unsigned by, const char *words)
+{
+    for (size_t b = 0; b < QN_COUNT(builds); b++) {
+        model *m = simt_model_any(builds[b].build);
+        for (size_t o = 0; o < QN_COUNT(orders); o++) {
+            char context[128];
+            snprintf(context, sizeof context, "tile fault %d, %s build, %s", number, model_build_name[builds[b].build],
+                     orders[o].shuffle ? "shuffled" : "in order");
+            char *sound = run_tile(m, 0, orders[o]);
+            simt_expect_clean(sound, context);
+            free(sound);
+            if (!(by & builds[b].bit)) continue;
+            char *faulty = run_tile(m, number, orders[o]);
+            simt_expect_fault(faulty, words, context);
+            free(faulty);
+        }
+    }
+}
+
+static void an_mbarrier_count_off_by_one_is_reported(void **state)
+{
+    (void)state;
+    check_tile(1, BY_BOTH, "deadlock");
+}
+
+static void an_unswizzled_read_is_reported(void **state)
+{
+    (void)state;
+    check_tile(2, BY_BOTH, "wrong result");
+}
+
+static void an_accumulator_used_before_its_wait_is_reported(void **state)
+{
+    (void)state;
+    check_tile(3, BY_ASAN, "use-after-poison");
+}
+
+static void a_wrong_descriptor_stride_is_reported(void **state)
+{
+    (void)state;
+    check_tile(4, BY_BOTH, "outside every piece|wrong result");
+}
+
+static void a_tile_used_before_it_is_there_is_reported(void **state)
+{
+    (void)state;
+    check_tile(5, BY_BOTH, "use-after-poison|in flight|without a wait");
+}
+
+// ---- set-up
+
+static int open_quern(void **state)
+{
+    (void)state;
+    quern_options options = QUERN_OPTIONS_INIT;
+    options.mode = QUERN_MODE_OFF;
+    return quern_open(&options, &q) == QUERN_OK ? 0 : -1;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    simt_close();
+    quern_close(q);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_missing_barrier_is_reported),
+        cmocka_unit_test(a_wrong_mask_is_reported),
+        cmocka_unit_test(an_mbarrier_count_off_by_one_is_reported),
+        cmocka_unit_test(an_unswizzled_read_is_reported),
+        cmocka_unit_test(a_shared_memory_overrun_is_reported),
+        cmocka_unit_test(an_uninitialised_read_is_reported),
+        cmocka_unit_test(an_accumulator_used_before_its_wait_is_reported),
+        cmocka_unit_test(a_wrong_descriptor_stride_is_reported),
+        cmocka_unit_test(a_missing_cluster_barrier_before_exit_is_reported),
+        cmocka_unit_test(an_overflow_that_is_not_repaired_is_reported),
+        cmocka_unit_test(a_tile_used_before_it_is_there_is_reported),
+    };
+    return cmocka_run_group_tests(tests, open_quern, close_all);
+}
