@@ -3,7 +3,9 @@
 // `quern tune --export` wrote; not edited by hand. Read by tuned.c.
 #include "runtime/tuned.h"
 
+// clang-format off
 const qn_tune_row qn_tuned_built_in[] = {
-    {{0}}, // not counted
+    {{0}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, // the end, not counted
 };
+// clang-format on
 const size_t qn_tuned_built_in_count = QN_COUNT(qn_tuned_built_in) - 1;

@@ -1,27 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """The peers of `quern bench FAMILY --vs torch`: other libraries, timed on the inputs that Quern was timed on.
 
-Started by the command, never by hand (tools/quern/bench_peers.c). The two processes share a GPU and take turns: Quern has
-checked and timed a case before this one hears of it, and waits while this one works. For a case:
+Started by the command, never by hand (tools/quern/bench_peers.c). The two processes share a GPU and take turns: Quern
+has checked and timed a case before this one hears of it, and waits while this one works. For a case:
 
     1  Quern's results for the first copy of the inputs are checked here, every row and every output (a second, separate
        check: the command has compared some rows with its host reference).
     2  A peer's results for that copy are compared with Quern's: a peer that answers something else has no time.
     3  The peer is timed.
 
-What is the same for both sides: the GPU and the run; the inputs bit for bit (the command hands over its own, all copies,
-in their layout); the rotation over the copies, more than twice the L2 in all; the launches in a graph; two replays to warm
-up, then the measured ones, between two events; median, tenth and ninetieth percentile of the replays, over the launches;
-the outputs that are asked for. What is not: peers allocate their outputs and intermediates themselves, inside the graph,
-which costs no time in a replay; and one whose replays take long is replayed less often (`repeats` in its result, at
-least 5). A peer that orders equal values in another way, or at random, is not held against it: `same_order` says in which
-part of the rows its indices were Quern's in Quern's order.
+What is the same for both sides: the GPU and the run; the inputs bit for bit (the command hands over its own, all
+copies, in their layout); the rotation over the copies, more than twice the L2 in all; the launches in a graph; two
+replays to warm up, then the measured ones, between two events; median, tenth and ninetieth percentile of the replays,
+over the launches; the outputs that are asked for. What is not: peers allocate their outputs and intermediates
+themselves, inside the graph, which costs no time in a replay; and one whose replays take long is replayed less often
+(`repeats` in its result, at least 5). A peer that orders equal values in another way, or at random, is not held
+against it: `same_order` says in which part of the rows its indices were Quern's in Quern's order.
 
-Messages are JSON, one a line. First this process says {"python", "torch", "cuda", "peers": {name: {"version", "what"}},
-"missing": {library: why}}, or {"error"}. A request is {"op", "inputs": {"number", "dtype", "rows", "V", "copies",
-"pitch_bytes"}, "K", …, "launches", "repeats", "arrays": {name: {"dtype", "offset", "row"}}}: inputs and arrays (optional
-inputs, Quern's outputs) lie in two pieces of shared memory. The answer is {"peers": {name: {"us_median", "us_p10",
-"us_p90", "repeats", "same_order"} or {"error"}}}, or {"error"} when Quern's own result is wrong.
+Messages are JSON, one a line. First this process says {"python", "torch", "cuda", "peers": {name: {"version",
+"what"}}, "missing": {library: why}}, or {"error"}. A request is {"op", "inputs": {"number", "dtype", "rows", "V",
+"copies", "pitch_bytes"}, "K", …, "launches", "repeats", "arrays": {name: {"dtype", "offset", "row"}}}: inputs and
+arrays (optional inputs, Quern's outputs) lie in two pieces of shared memory. The answer is {"peers": {name:
+{"us_median", "us_p10", "us_p90", "repeats", "same_order"} or {"error"}}}, or {"error"} when Quern's own result is
+wrong.
 """
 
 from __future__ import annotations

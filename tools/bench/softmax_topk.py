@@ -266,12 +266,12 @@ class Inputs:
     """The copies of the last request, kept on the device while the next has the same."""
 
     number = -1
-    memory: torch.Tensor | None = None
+    memory = torch.empty(0, dtype=torch.uint8)
 
     @classmethod
     def copies(cls, described: dict[str, Any], shared: Any) -> list[torch.Tensor]:
         if cls.number != described["number"]:
-            cls.memory = None
+            cls.memory = torch.empty(0, dtype=torch.uint8)
             torch.cuda.empty_cache()
             cls.memory = shared.bytes().cuda()
             cls.number = described["number"]
@@ -300,7 +300,8 @@ def read_case(request: dict[str, Any], inputs: Any, arrays: Any) -> Case:
 def time_peer(peer: Peer, case: Case, request: dict[str, Any]) -> dict[str, Any]:
     try:
         same_order = compare(case, peer(case.copies[0]))
-        times = timing.measure(lambda i: peer(case.copies[i % len(case.copies)]), request["launches"], request["repeats"])
+        call = lambda launch: peer(case.copies[launch % len(case.copies)])
+        times = timing.measure(call, request["launches"], request["repeats"])
         return {**times, "same_order": round(same_order, 4)}
     except Mismatch as error:
         return {"error": f"its results are not Quern's: {error}"}

@@ -5,14 +5,16 @@
     tables.py [--report FILE.json] [DOCUMENT.md ...]            writes them
     tables.py --check [--report FILE.json] [DOCUMENT.md ...]    exit status 1 where a document says something else
 
-The report is what `quern bench … --out FILE.json` wrote (tools/bench/h200.json unless named); the documents are README.md
-and kernel_templates/*/ANALYSIS.md unless named. In a document a table stands between two comments and is made anew:
+The report is what `quern bench … --out FILE.json` wrote (tools/bench/h200.json unless named); the documents are
+README.md and kernel_templates/*/ANALYSIS.md unless named. In a document a table stands between two comments and is
+made anew:
 
     <!-- bench:softmax_topk -->
     …
     <!-- /bench:softmax_topk -->
 
-TABLES, at the end, lists the names. A table that finds none of its rows in the report is an error, as is an unknown name.
+TABLES, at the end, lists the names. A table that finds none of its rows in the report is an error, as is an unknown
+name.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any, Callable, Iterable
+from typing import Any, Callable, Iterable, Optional
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORT = ROOT / "tools/bench/h200.json"
@@ -31,6 +33,7 @@ OPENED = re.compile(r"<!-- /?bench:\w+ -->")
 
 Row = dict[str, Any]
 Report = dict[str, Any]
+Pair = tuple[Optional[Row], Optional[Row]]  # a row and the one that it is compared with
 
 
 class Unusable(Exception):
@@ -195,11 +198,13 @@ def softmax_topk_data(report: Report) -> str:
         row = beside(report, base, data=kind)
         return ratio(row["quern"], base["quern"]) if row else "–"
 
-    lines = [[shape(row), str(row["K"]), spread(row["quern"]), *(cell(row, kind) for kind in kinds)] for row in plain.values()]
-    return table(" | ".join(["rows × V", "K", "random, µs", *kinds]), lines)
+    def line(row: Row) -> list[str]:
+        return [shape(row), str(row["K"]), spread(row["quern"]), *(cell(row, kind) for kind in kinds)]
+
+    return table(" | ".join(["rows × V", "K", "random, µs", *kinds]), map(line, plain.values()))
 
 
-def beside_table(title: str, pairs: Iterable[tuple[Row | None, Row | None]], label: Callable[[Row], str] = shape) -> str:
+def beside_table(title: str, pairs: Iterable[Pair], label: Callable[[Row], str] = shape) -> str:
     """Rows, each with the one that it is compared with."""
     lines = []
     for row, plain in pairs:
@@ -218,7 +223,7 @@ def softmax_topk_real(report: Report) -> str:
 def softmax_topk_alignment(report: Report) -> str:
     """V odd, where most rows start anywhere, beside the neighbour whose rows start at 16 bytes."""
 
-    def pair(row: Row) -> tuple[Row | None, Row | None]:
+    def pair(row: Row) -> Pair:
         next_one = beside(report, row, V=row["V"] + 1)
         return (row, next_one) if row["V"] % 2 else (next_one, row)
 
@@ -226,7 +231,7 @@ def softmax_topk_alignment(report: Report) -> str:
     return beside_table("rows × V | K | µs | V even, µs | ratio", map(pair, rows))
 
 
-def plain_pairs(report: Report, group: str) -> list[tuple[Row | None, Row | None]]:
+def plain_pairs(report: Report, group: str) -> list[Pair]:
     return [(row, beside(report, row, **{"with": ""})) for row in select(report, op="softmax_topk", group=group)]
 
 
@@ -262,7 +267,7 @@ TABLES: dict[str, Callable[[Report], str]] = {
 
 def read_report(file: Path) -> Report:
     try:
-        report = json.loads(file.read_text(encoding="utf-8"))
+        report: Report = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise Unusable(f"{file}: {error}") from error
     if not report.get("complete"):

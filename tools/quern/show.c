@@ -9,6 +9,7 @@
 #include "command.h"
 #include "runtime/runtime.h"
 #include "table.h"
+#include "tune.h"
 
 enum { SHOW_MAX_SIZES = 16 };
 
@@ -26,6 +27,7 @@ typedef struct show {
     table *table;
     cJSON *kernels; // of source and key with --json
     bool several;   // more than one kernel is shown
+    bool is_here;   // the architectures are those of the devices present
 } show;
 
 // One kernel that is shown.
@@ -44,11 +46,13 @@ typedef struct show_kind {
     size_t column_count;
 } show_kind;
 
-static const char text[] = "plan       which kernel serves which sizes, with which configuration, and why\n"
-                           "source     the complete CUDA text of each kernel\n"
-                           "key        what identifies it in a database\n"
-                           "resources  registers, memory, size and compile time; compiles what no database has\n"
-                           "With a size (--rows N) only the kernels that serve it.\n";
+static const char text[] =
+    "plan       which kernel serves which sizes, with which configuration, and why\n"
+    "source     the complete CUDA text of each kernel\n"
+    "key        what identifies it in a database\n"
+    "resources  registers, memory, size and compile time; compiles what no database has\n"
+    "With a size (--rows N) only the kernels that serve it. Without --arch: as prepare chooses on the\n"
+    "devices of this machine; with it: as on the architecture's usual part.\n";
 
 // ---- plan
 
@@ -246,11 +250,24 @@ static quern_status show_variant(show *s, const show_kind *kind, const qn_arch *
     return QUERN_OK;
 }
 
+// The first device here that is served by an architecture.
+static bool find_device(const qn_arch *arch, char name[128], qn_tune_device *found)
+{
+    int count = 0;
+    if (device_count(&count) != QUERN_OK) return false;
+    for (int ordinal = 0; ordinal < count; ordinal++)
+        if (tune_device(ordinal, name, found) && command_target(found->cc) == arch) return true;
+    return false;
+}
+
 static quern_status show_arch(show *s, const show_kind *kind, const qn_arch *arch)
 {
+    char name[128];
+    qn_tune_device here;
+    bool is_here = s->is_here && find_device(arch, name, &here);
     _Alignas(16) unsigned char sizes[256];
     static qn_variants variants; // large
-    QN_TRY(qn_variants_plan(s->q, s->family, &s->spec.base, arch, &variants));
+    QN_TRY(qn_variants_plan_for(s->q, s->family, &s->spec.base, arch, is_here ? &here : NULL, &variants));
     if (given_sizes(s, sizes)) {
         const qn_variant *variant = &variants.item[variants.of_bucket[s->family->bucket_of(sizes)]];
         s->several = s->several || variant->plan.stage_count > 1;
@@ -310,6 +327,7 @@ static int show_spec(show *s, int argc, char **argv, const char *arch)
     quern_status status = read_spec(s, argv[2]);
     if (status != QUERN_OK) return command_status(status);
     if (!command_choose_archs(arch, &archs, &exit_status)) return exit_status;
+    s->is_here = !arch;
     status = execute(s, &kinds[kind], &archs);
     return status == QUERN_OK ? COMMAND_OK : command_status(status);
 }

@@ -12,7 +12,7 @@
 #include "runtime/tuned.h"
 #include "table.h"
 #include "tune.h"
-#include "tune/text.h"
+#include "tune/export.h"
 
 // ---- the device in use
 

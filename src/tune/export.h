@@ -5,8 +5,8 @@
 //     quern-tune 1
 //     # device  cc  sms  shared  l2  driver  library  arch  spec  bucket  sizes  config  status  ns  spread_ns  created  note
 //     NVIDIA H200  90  132  233472  …
-#ifndef QN_TUNE_TEXT_H
-#define QN_TUNE_TEXT_H
+#ifndef QN_TUNE_EXPORT_H
+#define QN_TUNE_EXPORT_H
 
 #include "cache/tune.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text form of tuning results (text.h).
-#include "tune/text.h"
+// The text form of tuning results (export.h).
+#include "tune/export.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tune/text.h"
+#include "tune/export.h"
 
 static qn_tune_row sample(int number)
 {
