@@ -308,7 +308,11 @@ quern_status quern_prepare(quern *q, const quern_spec *spec, int device, quern_o
     qn_descriptor alias;
     quern_op *found = NULL;
     QN_TRY(check_call(q, spec, op));
-    QN_TRY(qn_device_current(q, device, &driver, &handle));
+    quern_status status = qn_device_current(q, device, &driver, &handle);
+    if (status != QUERN_OK) {
+        QN_TRY(quern_spec_check(spec)); // a bad spec is the nearer fault
+        return status;
+    }
     bool has_alias = describe_bytes(spec, handle, &alias);
     if (has_alias) found = find_alias(q, spec, &alias);
     if (found) {

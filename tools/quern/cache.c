@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/key.h"
 #include "base/path.h"
@@ -41,6 +42,7 @@ typedef struct action {
     bool takes_database; // FILE names the database, as --db does
     int fewest, most;    // operands, otherwise
     bool needs_file;     // the database must exist
+    bool reads;          // and is not changed, not even an empty file
 } action;
 
 // ---- shared
@@ -178,6 +180,7 @@ static int info(request *r)
     quern_status status = qn_sqlite_get_info(&r->store, &found);
 
     if (status != QUERN_OK) return command_status(status);
+    found.read_only = found.sealed || access(r->file, W_OK) != 0; // the file, not how this command opened it
     if (r->json) {
         cJSON *document = document_of(r);
         add_number(document, "entries", found.entries);
@@ -316,10 +319,10 @@ static int repair(request *r)
 // ---- the command
 
 static const action actions[] = {
-    {"list", list, true, 0, 0, true},      {"info", info, true, 0, 0, true},
-    {"verify", verify, true, 0, 0, true},  {"prune", prune, true, 0, 0, true},
-    {"export", export, false, 1, 1, true}, {"import", import, false, 1, 1 << 20, false},
-    {"seal", seal, true, 0, 0, true},      {"repair", repair, true, 0, 0, true},
+    {"list", list, true, 0, 0, true, true},      {"info", info, true, 0, 0, true, true},
+    {"verify", verify, true, 0, 0, true, true},  {"prune", prune, true, 0, 0, true, false},
+    {"export", export, false, 1, 1, true, true}, {"import", import, false, 1, 1 << 20, false, false},
+    {"seal", seal, true, 0, 0, true, false},     {"repair", repair, true, 0, 0, true, false},
 };
 
 // "500000", "500K", "2M", "1G": bytes, by 1024.
@@ -356,7 +359,7 @@ static int run_action(const action *a, request *r)
 {
     if (a->needs_file && !qn_file_exists(r->file)) return command_fail("%s: there is no such database", r->file);
     if (a->run == repair) return repair(r); // what it opens cannot be opened
-    qn_sqlite_options options = options_for(r->file, QN_SQLITE_READ_WRITE);
+    qn_sqlite_options options = options_for(r->file, a->reads ? QN_SQLITE_READ_ONLY : QN_SQLITE_READ_WRITE);
     quern_status status = qn_sqlite_open(&options, &r->store);
     if (status != QUERN_OK) return command_status(status);
     status = qn_sqlite_probe(&r->store);
