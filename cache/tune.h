@@ -31,7 +31,7 @@ typedef struct qn_tune_device {
 
 typedef struct qn_tune_row {
     qn_tune_device device;
-    const char *library; // version of Quern that measured
+    const char *library; // version of Quern that measured, and of its generator
     const char *arch;    // "sm_90a"
     const char *spec;    // canonical text
     const char *bucket;  // "rows 5..14"

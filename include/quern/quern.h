@@ -184,12 +184,13 @@ typedef enum quern_toolchain {
 /* Which tuning results choose configurations. The order, for each range of sizes: results of this device, of the same
  * architecture and SM count, of the same architecture, the built-in table, the heuristic. Of two in one place the newer
  * counts. Results of another version of Quern, or under another major version of the driver, are kept and not used (the
- * built-in table knows no driver). Results never change what a kernel computes, only which one runs. */
+ * built-in table knows no driver). They are read when a spec is first prepared, and an op stays what it is. A choice
+ * never changes indices, nor values beyond their accuracy; a spec with batch_invariant is not tuned. */
 typedef enum quern_tuning {
     QUERN_TUNING_DEFAULT = 0, /* $QUERN_TUNE, else normal */
     QUERN_TUNING_NORMAL,      /* all tables: sealed databases, the user's, the built-in one */
     QUERN_TUNING_FROZEN,      /* not the user's database, which may change while others prepare: processes that name the
-                                 same sealed_files make the same choices on the same kind of device */
+                                 same sealed_files make the same choices on the same kind of device and driver */
     QUERN_TUNING_OFF          /* the heuristic only */
 } quern_tuning;
 

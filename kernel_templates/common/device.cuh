@@ -25,8 +25,8 @@ template <class T> QN_DEVICE T *qn_take(u32 &at, u32 count)
     at += count * (u32)sizeof(T);
     return piece;
 }
-#define QN_SHARED_FIRST u32 qn_at = 0
-#define QN_SHARED(Type, name) Type &name = *qn_take<Type>(qn_at, 1)
+#define QN_SHARED_FIRST                    u32 qn_at = 0
+#define QN_SHARED(Type, name)              Type &name = *qn_take<Type>(qn_at, 1)
 #define QN_SHARED_ARRAY(Type, name, count) Type *name = qn_take<Type>(qn_at, count)
 
 // ---- arithmetic
@@ -48,7 +48,10 @@ QN_DEVICE float ex2(float x)
 }
 
 // Natural logarithm, within 1 ulp, subnormals kept (the compiler's own sequence, lg2 and a polynomial). All.
-QN_DEVICE float log_natural(float x) { return logf(x); }
+QN_DEVICE float log_natural(float x)
+{
+    return logf(x);
+}
 
 // cvt.rzi.u32.f32: towards zero, saturating; NaN gives 0. All.
 QN_DEVICE u32 u32_saturated(float x)
@@ -121,26 +124,50 @@ QN_DEVICE bool either_not_less_f16x2(u32 a, u32 b)
 
 // ld.global.nc of an aligned 16-byte vector that may reach past either end of a tensor: the vector that holds its first
 // or its last element. No other load may leave its tensor. All.
-QN_DEVICE uint4 load_covering(const uint4 *vector) { return __ldg(vector); }
+QN_DEVICE uint4 load_covering(const uint4 *vector)
+{
+    return __ldg(vector);
+}
 
 // ld.global.cg: from L2, past an L1 that other CTAs' stores do not reach. All.
-QN_DEVICE u32 load_l2(const u32 *word) { return __ldcg(word); }
-QN_DEVICE u64 load_l2(const u64 *word) { return __ldcg(word); }
-QN_DEVICE float load_l2(const float *word) { return __ldcg(word); }
+QN_DEVICE u32 load_l2(const u32 *word)
+{
+    return __ldcg(word);
+}
+QN_DEVICE u64 load_l2(const u64 *word)
+{
+    return __ldcg(word);
+}
+QN_DEVICE float load_l2(const float *word)
+{
+    return __ldcg(word);
+}
 
 // prefetch.global.L2: a hint; the address need not be valid. All.
-QN_DEVICE void prefetch_l2(const void *address) { asm volatile("prefetch.global.L2 [%0];" ::"l"(address)); }
+QN_DEVICE void prefetch_l2(const void *address)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+}
 
 // fence.acq_rel.gpu (membar.gl): this thread's earlier accesses come before its later ones for the whole device. All.
-QN_DEVICE void fence_device() { __threadfence(); }
+QN_DEVICE void fence_device()
+{
+    __threadfence();
+}
 
 // atom.global.inc.u32: *word = *word >= last ? 0 : *word + 1, returns what it was. All.
-QN_DEVICE u32 atomic_increment_wrapped(u32 *word, u32 last) { return atomicInc(word, last); }
+QN_DEVICE u32 atomic_increment_wrapped(u32 *word, u32 last)
+{
+    return atomicInc(word, last);
+}
 
 // ---- barriers of a CTA
 
 // barrier.cta.red.or.pred: __syncthreads, and true for all if value is for any thread of the CTA. All.
-QN_DEVICE bool block_any(bool value) { return __syncthreads_or(value) != 0; }
+QN_DEVICE bool block_any(bool value)
+{
+    return __syncthreads_or(value) != 0;
+}
 
 // ---- clusters. sm_90
 
@@ -161,12 +188,21 @@ template <class T> QN_DEVICE T *cluster_map(T *place, u32 rank)
 }
 
 // barrier.cluster.arrive.relaxed.aligned: arrives, orders nothing: "I exist".
-QN_DEVICE void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+QN_DEVICE void cluster_arrive_relaxed()
+{
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
 
 // barrier.cluster.arrive.release.aligned: arrives; this thread's earlier stores are seen by whoever waits.
-QN_DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+QN_DEVICE void cluster_arrive()
+{
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
 
 // barrier.cluster.wait.acquire.aligned: until every thread of the cluster arrived.
-QN_DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+QN_DEVICE void cluster_wait()
+{
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
 
 #endif

@@ -36,15 +36,22 @@ struct F32 {
         x[0] = __uint_as_float(v.x), x[1] = __uint_as_float(v.y);
         x[2] = __uint_as_float(v.z), x[3] = __uint_as_float(v.w);
     }
-    static QN_DEVICE void unpack_raw(const uint4 &v, u32 *raw) { raw[0] = v.x, raw[1] = v.y, raw[2] = v.z, raw[3] = v.w; }
+    static QN_DEVICE void unpack_raw(const uint4 &v, u32 *raw)
+    {
+        raw[0] = v.x, raw[1] = v.y, raw[2] = v.z, raw[3] = v.w;
+    }
 
     static QN_DEVICE float larger(float a, float b) { return max_or_nan(a, b); }
     static QN_DEVICE float vector_max(const uint4 &v)
     {
-        return larger(larger(__uint_as_float(v.x), __uint_as_float(v.y)), larger(__uint_as_float(v.z), __uint_as_float(v.w)));
+        return larger(larger(__uint_as_float(v.x), __uint_as_float(v.y)),
+                      larger(__uint_as_float(v.z), __uint_as_float(v.w)));
     }
     static QN_DEVICE u32 key_of_packed(float m) { return key(__float_as_uint(m)); }
-    static QN_DEVICE float bound(u32 key) { return __uint_as_float(raw_of_key(key < kKeyMinusInfinity ? kKeyMinusInfinity : key)); }
+    static QN_DEVICE float bound(u32 key)
+    {
+        return __uint_as_float(raw_of_key(key < kKeyMinusInfinity ? kKeyMinusInfinity : key));
+    }
     static QN_DEVICE bool reaches(float m, float bound) { return !(m < bound); }
     static QN_DEVICE float packed_minus_infinity() { return __uint_as_float(kPad); }
 };
@@ -69,7 +76,10 @@ template <u32 kExponent> struct Half {
     }
     static QN_DEVICE u32 raw_of_key(u32 key) { return key & 0x8000u ? key & 0x7FFFu : key ^ 0xFFFFu; }
     static QN_DEVICE u32 key_of_packed(u32 m) { return max(key(m & 0xFFFFu), key(m >> 16)); }
-    static QN_DEVICE u32 bound(u32 key) { return raw_of_key(key < kKeyMinusInfinity ? kKeyMinusInfinity : key) * 0x10001u; }
+    static QN_DEVICE u32 bound(u32 key)
+    {
+        return raw_of_key(key < kKeyMinusInfinity ? kKeyMinusInfinity : key) * 0x10001u;
+    }
     static QN_DEVICE u32 packed_minus_infinity() { return kPad; }
 
     static QN_DEVICE void unpack_raw(const uint4 &v, u32 *raw) // [8]
@@ -107,12 +117,27 @@ struct F16 : Half<0x7C00u> {
 
 // By the number that the prologue gives (quern_dtype): 1 f32, 2 f16, 3 bf16.
 template <int kDtype> struct ElementOf;
-template <> struct ElementOf<1> { typedef F32 Type; };
-template <> struct ElementOf<2> { typedef F16 Type; };
-template <> struct ElementOf<3> { typedef BF16 Type; };
+template <> struct ElementOf<1> {
+    typedef F32 Type;
+};
+template <> struct ElementOf<2> {
+    typedef F16 Type;
+};
+template <> struct ElementOf<3> {
+    typedef BF16 Type;
+};
 
 // ---- candidates: an element as one integer. Larger comes earlier: by key, then by lowest index.
 
-QN_DEVICE u64 candidate(u32 key, u32 index) { return (u64)key << 32 | (u32)~index; }
-QN_DEVICE u32 candidate_key(u64 candidate) { return (u32)(candidate >> 32); }
-QN_DEVICE u32 candidate_index(u64 candidate) { return ~(u32)candidate; }
+QN_DEVICE u64 candidate(u32 key, u32 index)
+{
+    return (u64)key << 32 | (u32)~index;
+}
+QN_DEVICE u32 candidate_key(u64 candidate)
+{
+    return (u32)(candidate >> 32);
+}
+QN_DEVICE u32 candidate_index(u64 candidate)
+{
+    return ~(u32)candidate;
+}

@@ -4,14 +4,26 @@
 
 #include "device.cuh"
 
-constexpr float kLog2E = 1.4426950216293335f;      // log2(e), rounded to f32
+constexpr float kLog2E = 1.4426950216293335f;       // log2(e), rounded to f32
 constexpr float kLog2ERest = 1.925963033500011e-8f; // log2(e) - kLog2E
 constexpr float kLn2 = 0.693147182464599609375f;
 
-QN_DEVICE float infinity() { return __uint_as_float(0x7F800000u); }
-QN_DEVICE float not_a_number() { return __uint_as_float(0x7FC00000u); }
-QN_DEVICE bool is_nan(float x) { return x != x; }
-QN_DEVICE bool is_finite(float x) { return (__float_as_uint(x) & 0x7F800000u) != 0x7F800000u; }
+QN_DEVICE float infinity()
+{
+    return __uint_as_float(0x7F800000u);
+}
+QN_DEVICE float not_a_number()
+{
+    return __uint_as_float(0x7FC00000u);
+}
+QN_DEVICE bool is_nan(float x)
+{
+    return x != x;
+}
+QN_DEVICE bool is_finite(float x)
+{
+    return (__float_as_uint(x) & 0x7F800000u) != 0x7F800000u;
+}
 
 // e^x within about 2 ulp for every x: the product with log2(e) in two parts, so that its rounding does not grow with |x|.
 // -inf gives 0, NaN gives NaN, subnormal results are kept.

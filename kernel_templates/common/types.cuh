@@ -14,10 +14,10 @@ static_assert(sizeof(u32) == 4 && sizeof(u64) == 8 && sizeof(i64) == 8, "widths 
 
 // Every helper is inlined, but for those whose registers a hot loop must not share (QN_NOINLINE).
 #ifndef QN_MODEL
-#define QN_DEVICE __device__ __forceinline__
+#define QN_DEVICE   __device__ __forceinline__
 #define QN_NOINLINE static __device__ __noinline__
 #else
-#define QN_DEVICE inline
+#define QN_DEVICE   inline
 #define QN_NOINLINE __attribute__((noinline)) static
 #endif
 

@@ -11,9 +11,18 @@ QN_DEVICE float warp_sum(float x)
     return x;
 }
 
-QN_DEVICE u32 warp_sum(u32 x) { return __reduce_add_sync(kFullMask, x); }
-QN_DEVICE u32 warp_max(u32 x) { return __reduce_max_sync(kFullMask, x); }
-QN_DEVICE u32 warp_min(u32 x) { return __reduce_min_sync(kFullMask, x); }
+QN_DEVICE u32 warp_sum(u32 x)
+{
+    return __reduce_add_sync(kFullMask, x);
+}
+QN_DEVICE u32 warp_max(u32 x)
+{
+    return __reduce_max_sync(kFullMask, x);
+}
+QN_DEVICE u32 warp_min(u32 x)
+{
+    return __reduce_min_sync(kFullMask, x);
+}
 
 // Sum over this lane and those below it.
 QN_DEVICE u32 warp_inclusive_sum(u32 x)
@@ -27,4 +36,7 @@ QN_DEVICE u32 warp_inclusive_sum(u32 x)
 }
 
 // How many lanes below this one have their bit set.
-QN_DEVICE u32 lanes_below(u32 ballot) { return (u32)__popc(ballot & ((1u << (threadIdx.x % kWarp)) - 1u)); }
+QN_DEVICE u32 lanes_below(u32 ballot)
+{
+    return (u32)__popc(ballot & ((1u << (threadIdx.x % kWarp)) - 1u));
+}

@@ -11,6 +11,8 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+extern "C" __attribute__((weak)) int __asan_report_present();
+
 namespace qm {
 
 enum { ALTERNATE_BYTES = 64 << 10, CRASH_BYTES = 256 << 10, TICK_SECONDS = 2 };
@@ -64,8 +66,8 @@ static void on_signal(int number, siginfo_t *info, void *context)
         bool stuck = self && counts.switches == switches_at_tick;
         switches_at_tick = counts.switches;
         if (!stuck || !in_kernel(pc_of(c))) return;
-    } else if (!self) {
-        static const char text[] = "the model crashed outside the kernel's lanes\n";
+    } else if (!self || (__asan_report_present && __asan_report_present())) {
+        static const char text[] = "the model itself crashed, outside the kernel's lanes or in a sanitizer's report\n";
         if (write(2, text, sizeof text - 1) < 0) _exit(6);
         _exit(5);
     }

@@ -21,8 +21,8 @@
 // Prologue, besides problem.cuh's: VECTORS, GROUP (lanes), LOOK_AGAIN, SEARCH (1: one warp searches the threshold; for
 // few maxima), SLOTS, SORTED, BINS (of the exact selection).
 #include "../common/cluster.cuh"
-#include "keybins.cuh"
 #include "finish.cuh"
+#include "keybins.cuh"
 #include "token.cuh"
 
 constexpr u32 kMaxima = CLUSTER * THREADS / GROUP;
@@ -42,28 +42,28 @@ static_assert(BATCH_INVARIANT == 0, "batch_invariant is the stream plan's");
 enum { kFull = 0x80000000u }; // in a count: the list was too small
 
 struct Shared {
-    uint4 *lists;   // [CLUSTER, kListStride / 2], two candidates each: sorted, from every CTA
-    u64 *own;       // [kListSlots], this CTA's candidates, sorted
-    u64 *loose;     // [kListSlots], the same before
-    uint4 *vector;  // [kListSlots], vectors that reach the threshold
-    u32 *number;    // [kListSlots], and which of the row they are
-    u32 *maxima;    // [kMaxima], keys, from every CTA
+    uint4 *lists;    // [CLUSTER, kListStride / 2], two candidates each: sorted, from every CTA
+    u64 *own;        // [kListSlots], this CTA's candidates, sorted
+    u64 *loose;      // [kListSlots], the same before
+    uint4 *vector;   // [kListSlots], vectors that reach the threshold
+    u32 *number;     // [kListSlots], and which of the row they are
+    u32 *maxima;     // [kMaxima], keys, from every CTA
     u32 *own_maxima; // [kOwnMaxima]
-    uint4 *record;  // [CLUSTER]: count, largest key, sum, elements before the token; from every CTA
-    u32 *edges;     // [2 * kWarps]
-    u32 *top;       // [kWarps], largest key of a warp
-    u32 *before;    // [kWarps]
-    float *sums;    // [kWarps], relative to the warp's largest
-    u32 *threshold; // [1], a key
-    u32 *vectors;   // [1], in vector, counted beyond its end
+    uint4 *record;   // [CLUSTER]: count, largest key, sum, elements before the token; from every CTA
+    u32 *edges;      // [2 * kWarps]
+    u32 *top;        // [kWarps], largest key of a warp
+    u32 *before;     // [kWarps]
+    float *sums;     // [kWarps], relative to the warp's largest
+    u32 *threshold;  // [1], a key
+    u32 *vectors;    // [1], in vector, counted beyond its end
     u32 *candidates; // [1], in loose, counted beyond its end
-    u64 *sorted;    // [kSorted], of the exact selection
-    u32 *bins;      // [kKeyBinWords or kBins]
-    u32 *scratch;   // [kWarps]
-    u32 *count;     // [kWarps]
-    u32 *word;      // [kListWords]
+    u64 *sorted;     // [kSorted], of the exact selection
+    u32 *bins;       // [kKeyBinWords or kBins]
+    u32 *scratch;    // [kWarps]
+    u32 *count;      // [kWarps]
+    u32 *word;       // [kListWords]
     Binning *binning;
-    float *parts;   // [CLUSTER], of a sum made again
+    float *parts; // [CLUSTER], of a sum made again
 };
 
 constexpr u32 kBinWords = kBins > kKeyBinWords ? kBins : kKeyBinWords;
@@ -91,12 +91,32 @@ QN_DEVICE Shared shared_pieces()
     QN_SHARED_ARRAY(u32, single, 4);
     QN_SHARED(Binning, binning);
     QN_SHARED_ARRAY(float, parts, CLUSTER);
-    return Shared{lists, reinterpret_cast<u64 *>(own), loose, vector, number, reinterpret_cast<u32 *>(maxima),
-                  reinterpret_cast<u32 *>(own_maxima), record, edges, top, before, sums, single, single + 1, single + 2,
-                  sorted, bins, scratch, count, word, &binning, parts};
+    return Shared{lists,
+                  reinterpret_cast<u64 *>(own),
+                  loose,
+                  vector,
+                  number,
+                  reinterpret_cast<u32 *>(maxima),
+                  reinterpret_cast<u32 *>(own_maxima),
+                  record,
+                  edges,
+                  top,
+                  before,
+                  sums,
+                  single,
+                  single + 1,
+                  single + 2,
+                  sorted,
+                  bins,
+                  scratch,
+                  count,
+                  word,
+                  &binning,
+                  parts};
 }
 constexpr u32 kSharedBytes = CLUSTER * (kListStride * 8 + 16 + 4) + kListSlots * (16 + 8 + 8 + 4) +
-                             (kMaxima + kOwnMaxima) * 4 + kSorted * 8 + (kBinWords + 7 * kWarps + kListWords + 4) * 4 + (u32)sizeof(Binning);
+                             (kMaxima + kOwnMaxima) * 4 + kSorted * 8 + (kBinWords + 7 * kWarps + kListWords + 4) * 4 +
+                             (u32)sizeof(Binning);
 static_assert(kSharedBytes <= SHARED_BYTES, "SHARED_BYTES is less than the pieces need");
 
 // ---- load
@@ -105,8 +125,8 @@ static_assert(kSharedBytes <= SHARED_BYTES, "SHARED_BYTES is less than the piece
 struct Held {
     uint4 x[LOOK_AGAIN ? 1 : VECTORS];
     Packed max[VECTORS];
-    Packed top;       // of all of them
-    float sum;        // relative to exponent's offset
+    Packed top; // of all of them
+    float sum;  // relative to exponent's offset
     Exponent exponent;
     u32 before; // elements before the token
 };
@@ -134,7 +154,10 @@ QN_DEVICE float vector_sum(const uint4 &x, const Exponent &exponent)
     return even + odd;
 }
 
-QN_DEVICE float packed_value(Packed m) { return key_value(Element::key_of_packed(m)); }
+QN_DEVICE float packed_value(Packed m)
+{
+    return key_value(Element::key_of_packed(m));
+}
 
 // All loads leave at once; maxima and exponentials follow in their order, against the thread's first vector.
 QN_DEVICE void hold_row(Held &h, const Row &r, u32 rank, float temperature, const TokenBounds &token)
@@ -167,7 +190,8 @@ QN_DEVICE void correct_sum(Held &h, const Row &r, u32 rank, float temperature)
     h.exponent = exponent_near(max, temperature);
     h.sum = 0.f;
 #pragma unroll
-    for (u32 u = 0; u < VECTORS; u++) h.sum += vector_sum(LOOK_AGAIN ? load_held(r, u, rank) : h.x[LOOK_AGAIN ? 0 : u], h.exponent);
+    for (u32 u = 0; u < VECTORS; u++)
+        h.sum += vector_sum(LOOK_AGAIN ? load_held(r, u, rank) : h.x[LOOK_AGAIN ? 0 : u], h.exponent);
 }
 
 // ---- maxima
@@ -225,8 +249,10 @@ QN_DEVICE u32 threshold_by_search(const u32 *maxima)
 #pragma unroll
         for (u32 i = 0; i < kEach; i++) reach += key[i] >= middle;
         reach = warp_sum(reach);
-        if (reach >= kK) low = middle;
-        else high = middle - 1;
+        if (reach >= kK)
+            low = middle;
+        else
+            high = middle - 1;
         if (reach >= kK && reach <= kK + kK / 8 + 2) break;
     }
     return low;
@@ -374,7 +400,8 @@ QN_DEVICE u32 exchange_lists(const Shared &s, uint4 record, u32 rank)
         cluster_map(s.record, lane_index())[rank] = record;
     }
     __syncthreads();
-    cluster_broadcast<CLUSTER>(s.lists + rank * (kListStride / 2), reinterpret_cast<const uint4 *>(s.own), (count + 1) / 2);
+    cluster_broadcast<CLUSTER>(s.lists + rank * (kListStride / 2), reinterpret_cast<const uint4 *>(s.own),
+                               (count + 1) / 2);
     cluster_sync();
     return count;
 }
@@ -418,8 +445,10 @@ template <class Each> QN_DEVICE void merge_list(const Shared &s, const u64 *from
         u32 low = 0, high = length;
         while (low < high) {
             const u32 middle = (low + high) / 2;
-            if (list[middle] > mine) low = middle + 1;
-            else high = middle;
+            if (list[middle] > mine)
+                low = middle + 1;
+            else
+                high = middle;
         }
         u32 rank = low;
 #pragma unroll
@@ -429,8 +458,8 @@ template <class Each> QN_DEVICE void merge_list(const Shared &s, const u64 *from
 }
 
 // Every CTA stores the winners among its own candidates.
-QN_DEVICE void store_merged(const Shared &s, const softmax_topk_params &p, i64 row, const Row &r, const Totals &t, u32 count,
-                            u32 rank, float temperature)
+QN_DEVICE void store_merged(const Shared &s, const softmax_topk_params &p, i64 row, const Row &r, const Totals &t,
+                            u32 count, u32 rank, float temperature)
 {
     const Softmax softmax = softmax_of(key_value(t.top), temperature, t.sum);
     merge_list(s, s.own, count, [&](u32 place, u64 winner) { store_winner(p, row, softmax, place, winner); });
@@ -461,17 +490,24 @@ QN_DEVICE RowElements part_of(const Row &r, u32 rank)
     return RowElements{r, min(rank * each, r.count), min((rank + 1) * each, r.count)};
 }
 
-QN_DEVICE List list_of(const Shared &s) { return List{s.lists, s.count, s.sorted, s.bins, s.scratch, s.word, s.binning}; }
+QN_DEVICE List list_of(const Shared &s)
+{
+    return List{s.lists, s.count, s.sorted, s.bins, s.scratch, s.word, s.binning};
+}
+
+constexpr u32 kTogetherBins = 1024; // few: every CTA reads all histograms
+static_assert(kTogetherBins <= kExactBins, "SLOTS: the histogram lies in the list's memory");
 
 // Adds the histograms of all CTAs, in all of them. Begins and ends in a barrier of the cluster.
 QN_DEVICE void add_histograms(u32 *histogram)
 {
-    constexpr u32 kEach = kExactBins / THREADS;
+    constexpr u32 kEach = kTogetherBins / THREADS;
     u32 sum[kEach];
     cluster_sync();
 #pragma unroll
     for (u32 i = 0; i < kEach; i++) {
         sum[i] = 0;
+#pragma unroll 8
         for (u32 c = 0; c < CLUSTER; c++) sum[i] += cluster_map(histogram, c)[i * THREADS + thread_index()];
     }
     cluster_sync();
@@ -481,12 +517,15 @@ QN_DEVICE void add_histograms(u32 *histogram)
 }
 
 // The exact selection by all CTAs, each over its part; the candidates go to CTA 0.
-QN_DEVICE void exact_together(const Shared &s, const Row &r, u32 rank, u32 hint)
+QN_DEVICE void exact_together(const softmax_topk_params &p, i64 row, u32 rank, bool full)
 {
+    const Shared s = shared_pieces();
+    const u32 hint = full ? *s.threshold : 0u;
+    const Row r = row_of(p, row);
     const List list = list_of(s);
     const RowElements part = part_of(r, rank);
-    const Cut cut = exact_cut<kExactBins>(part, kK, kExactRoom, hint, list_histogram(list), list.scratch, list.word,
-                                          [](u32 *histogram) { add_histograms(histogram); });
+    const Cut cut = exact_cut<kTogetherBins>(part, kK, kExactRoom, hint, list_histogram(list), list.scratch, list.word,
+                                             [](u32 *histogram) { add_histograms(histogram); });
     list_clear(list);
     cluster_sync();
     part.collect(cut, cluster_map(list.slot, 0), cluster_map(list.word, 0) + kListTotal);
@@ -494,11 +533,13 @@ QN_DEVICE void exact_together(const Shared &s, const Row &r, u32 rank, u32 hint)
     if (rank == 0) list_take(list, cut.key, kK);
 }
 
-// The row's sum by all CTAs, each over its part; right in CTA 0.
-QN_DEVICE float sum_together(const Shared &s, const Row &r, u32 rank, float max, float temperature)
+// The row's sum by all CTAs, each over its part; right in CTA 0. This and store_alone are functions of their own, for
+// their registers.
+QN_NOINLINE float sum_together(const softmax_topk_params &p, i64 row, u32 rank, float max)
 {
-    const RowElements part = part_of(r, rank);
-    const float sum = sum_against(r, part.begin, part.end, max, temperature, s.sums);
+    const Shared s = shared_pieces();
+    const RowElements part = part_of(row_of(p, row), rank);
+    const float sum = sum_against(part.row, part.begin, part.end, max, row_temperature(p, row), s.sums);
     if (thread_index() == 0) cluster_map(s.parts, 0)[rank] = sum;
     cluster_sync();
     return warp_sum(lane_index() < CLUSTER ? s.parts[lane_index()] : 0.f);
@@ -518,22 +559,22 @@ QN_DEVICE const u64 *winners_in_order(const Shared &s, bool exact)
     return s.sorted;
 }
 
-// Every CTA calls it; CTA 0 stores the row.
-QN_NOINLINE void finish_together(const softmax_topk_params &p, i64 row, u32 rank)
+// CTA 0 stores the row.
+QN_NOINLINE void store_alone(const softmax_topk_params &p, i64 row, float sum, u32 before, bool exact)
 {
     const Shared s = shared_pieces();
-    const Row r = row_of(p, row);
-    const float temperature = row_temperature(p, row);
-    const Totals t = totals_of(s, temperature);
+    const u64 *winner = winners_in_order(s, exact);
+    if constexpr (TOKEN) before = token_rank(p, row, row_of(p, row), before, s.scratch);
+    store_row(p, row, winner, sum, before, reinterpret_cast<float *>(s.top));
+}
+
+QN_DEVICE void finish_together(const softmax_topk_params &p, i64 row, const Totals &t, u32 rank, float temperature)
+{
     const bool full = (t.candidates & kFull) != 0, exact = full || t.candidates < kK;
     float sum = t.sum;
-    if (exact) exact_together(s, r, rank, full ? *s.threshold : 0u);
-    if (needs_sum_again(t, temperature)) sum = sum_together(s, r, rank, key_value(t.top), temperature);
-    if (rank != 0) return;
-    const u64 *winner = winners_in_order(s, exact);
-    u32 before = t.before;
-    if constexpr (TOKEN) before = token_rank(p, row, r, before, s.scratch);
-    store_row(p, row, winner, sum, before, reinterpret_cast<float *>(s.top));
+    if (exact) exact_together(p, row, rank, full);
+    if (needs_sum_again(t, temperature)) sum = sum_together(p, row, rank, key_value(t.top));
+    if (rank == 0) store_alone(p, row, sum, t.before, exact);
 }
 
 // ---- a row
@@ -560,8 +601,10 @@ QN_DEVICE void do_row(const softmax_topk_params &p, i64 row, u32 rank)
     __syncthreads();
     const u32 count = exchange_lists(s, record, rank);
     const Totals totals = totals_of(s, temperature);
-    if (QN_UNLIKELY(ends_together(totals, temperature))) finish_together(p, row, rank);
-    else store_merged(s, p, row, r, totals, count, rank, temperature);
+    if (QN_UNLIKELY(ends_together(totals, temperature)))
+        finish_together(p, row, totals, rank, temperature);
+    else
+        store_merged(s, p, row, r, totals, count, rank, temperature);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ softmax_topk_params p)

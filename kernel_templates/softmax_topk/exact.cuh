@@ -7,8 +7,9 @@
 // that ties by the thousand sit. A pass divides keys (or, once a single key is left, indices) by kExactBins / 2.
 // Passes end when everything from the top down to the current bin fits into `room` entries.
 //
-// Bound: keys have 16 or 32 bits, indices 21, so passes are at most 2 + 2 for 16-bit types and 4 + 2 for f32 (1024
-// bins); a row whose ties share the hint's key takes one, any row with `room` or fewer elements at the hint or above too.
+// Bound: with b = log2(bins / 2) bits a pass (9 to 12), keys need at most ceil(16 / b) or ceil(32 / b) passes and ties of
+// one key ceil((21 - 8) / b) more. One pass is enough where the ties share the hint's key, or where no more than `room`
+// elements lie at the hint or above it and the key bins tell them apart. ANALYSIS.md counts reads of the row.
 #pragma once
 
 #include "softmax.cuh"
@@ -50,7 +51,8 @@ QN_DEVICE u32 exact_shift(u32 count, u32 bins)
 QN_DEVICE void count_element(const ExactPass &pass, u32 key, u32 index, u32 *histogram)
 {
     const ExactRange &r = pass.range;
-    if (key > r.low && key <= r.high) atomicAdd(&histogram[(r.high - key) >> pass.key_shift], 1u);
+    if (key > r.low && key <= r.high)
+        atomicAdd(&histogram[(r.high - key) >> pass.key_shift], 1u);
     else if (key == r.low && index >= r.first && index < r.last)
         atomicAdd(&histogram[pass.half + ((index - r.first) >> pass.index_shift)], 1u);
 }
@@ -58,8 +60,12 @@ QN_DEVICE void count_element(const ExactPass &pass, u32 key, u32 index, u32 *his
 // Appends it to list if the cut has it; *count counts.
 QN_DEVICE void collect_element(const Cut &cut, u32 key, u32 index, uint4 *list, u32 *count)
 {
-    if (key > cut.key || (key == cut.key && index < cut.index)) list[atomicAdd(count, 1u)] = make_uint4(~index, key, 0u, 0u);
+    if (key > cut.key || (key == cut.key && index < cut.index))
+        list[atomicAdd(count, 1u)] = make_uint4(~index, key, 0u, 0u);
 }
+
+// Loads in flight a thread. 16-bit types unpack to twice the registers; a cluster's parts are short.
+constexpr u32 kExactBatch = CLUSTER > 1 ? 1 : sizeof(Raw) == 4 ? 4 : 2;
 
 // ---- vectors [begin, end) of a row. Most vectors are passed over by their maximum; f32 compares serve for keys.
 
@@ -72,17 +78,19 @@ struct RowElements {
     QN_DEVICE void count(const ExactPass &pass, u32 *histogram) const
     {
         const Packed bound = Element::bound(pass.range.low);
-        row_for_each_vector(row, begin, end, [&](const uint4 &x, u32 v) {
+        row_for_each_vector<kExactBatch>(row, begin, end, [&](const uint4 &x, u32 v) {
             if (!Element::reaches(Element::vector_max(x), bound)) return;
-            if (pass.range.low > Element::kKeyInfinity) count_by_key(pass, x, first_index(v), histogram);
-            else count_by_value(pass, x, first_index(v), histogram);
+            if (pass.range.low > Element::kKeyInfinity)
+                count_by_key(pass, x, first_index(v), histogram);
+            else
+                count_by_value(pass, x, first_index(v), histogram);
         });
     }
 
     QN_DEVICE void collect(const Cut &cut, uint4 *list, u32 *count) const
     {
         const Packed at = Element::bound(cut.key), above = Element::bound(min(cut.key + 1, Element::kKeyNaN));
-        row_for_each_vector(row, begin, end, [&](const uint4 &x, u32 v) {
+        row_for_each_vector<kExactBatch>(row, begin, end, [&](const uint4 &x, u32 v) {
             const u32 first = first_index(v);
             if (!Element::reaches(Element::vector_max(x), first < kV && first >= cut.index ? above : at)) return;
             u32 raw[kPerVector];

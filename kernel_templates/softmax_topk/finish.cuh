@@ -8,9 +8,9 @@
 
 #include "exact.cuh"
 
-constexpr u32 kSlots = SLOTS;              // entries of the list
+constexpr u32 kSlots = SLOTS; // entries of the list
 constexpr u32 kWarpSlots = kSlots / kWarps;
-constexpr u32 kSorted = SORTED;            // candidates down to the end of the bin that holds the last winner
+constexpr u32 kSorted = SORTED; // candidates down to the end of the bin that holds the last winner
 constexpr u32 kBins = BINS;
 constexpr u32 kNoBin = 0xFFFFFFFFu;
 
@@ -29,12 +29,12 @@ struct Binning {
 
 // The part of shared memory that this file works on.
 struct List {
-    uint4 *slot;   // [kSlots]
-    u32 *count;    // [kWarps], entries a warp
-    u64 *sorted;   // [kSorted], candidates bin by bin
-    u32 *bins;     // [kBins], 0 before: counts, then first places
-    u32 *scratch;  // [kWarps]
-    u32 *word;     // [kListWords]
+    uint4 *slot;  // [kSlots]
+    u32 *count;   // [kWarps], entries a warp
+    u64 *sorted;  // [kSorted], candidates bin by bin
+    u32 *bins;    // [kBins], 0 before: counts, then first places
+    u32 *scratch; // [kWarps]
+    u32 *word;    // [kListWords]
     Binning *binning;
 };
 
@@ -46,7 +46,8 @@ QN_DEVICE Binning binning_over(u32 low, u32 top)
     const u32 range = top - low;
     if (range < kBins) {
         b.pieces = min(kV, u32_saturated((float)kBins / (float)(range + 1))); // exact: both are small
-        b.piece_scale = u32_saturated((float)b.pieces * (float)(4294963200.0 / kV)); // a little less than 2^32 pieces / V
+        b.piece_scale =
+            u32_saturated((float)b.pieces * (float)(4294963200.0 / kV)); // a little less than 2^32 pieces / V
     } else {
         b.scale = (float)(kBins - 1) / (float)range;
     }
@@ -67,7 +68,10 @@ QN_DEVICE u32 take_place(const List &list, const Binning &binning, u32 key, u32 
 }
 
 // Entries of this warp; a uniform number.
-QN_DEVICE u32 entries_of_warp(const List &list) { return min(list.count[warp_index()], kWarpSlots); }
+QN_DEVICE u32 entries_of_warp(const List &list)
+{
+    return min(list.count[warp_index()], kWarpSlots);
+}
 
 // Gives every entry its place. For lists of candidates whose places are not taken yet.
 QN_DEVICE void list_place(const List &list, const Binning &binning)
@@ -79,7 +83,6 @@ QN_DEVICE void list_place(const List &list, const Binning &binning)
 }
 
 // ---- scan, scatter, rank
-
 
 // Turns counts into first places. word[kListTotal] = candidates, word[kListEnd] = those down to the end of the bin that
 // holds the need-th. Ends in a barrier.
@@ -162,7 +165,10 @@ QN_DEVICE void list_take(const List &list, u32 low, u32 need)
     list_scan(list, need);
 }
 
-QN_DEVICE u32 *list_histogram(const List &list) { return reinterpret_cast<u32 *>(list.slot); } // [kExactBins]
+QN_DEVICE u32 *list_histogram(const List &list)
+{
+    return reinterpret_cast<u32 *>(list.slot);
+} // [kExactBins]
 
 // Fills the list with at most kExactRoom candidates, the `need` first among them, and takes them.
 template <class Source> QN_DEVICE void list_exact(const List &list, const Source &source, u32 need, u32 hint)
@@ -185,13 +191,18 @@ QN_DEVICE float winner_logit(const softmax_topk_params &p, i64 row, u64 winner)
     return Element::value(lost ? row_raw(p, row, candidate_index(winner)) : Element::raw_of_key(key));
 }
 
-QN_DEVICE float key_value(u32 key) { return Element::value(Element::raw_of_key(key)); }
+QN_DEVICE float key_value(u32 key)
+{
+    return Element::value(Element::raw_of_key(key));
+}
 
 QN_DEVICE void store_index(const softmax_topk_params &p, i64 row, u32 rank, u32 index)
 {
     const i64 at = row * p.indices_stride + rank;
-    if constexpr (INDEX_BYTES == 8) static_cast<i64 *>(p.indices)[at] = index;
-    else static_cast<i32 *>(p.indices)[at] = (i32)index;
+    if constexpr (INDEX_BYTES == 8)
+        static_cast<i64 *>(p.indices)[at] = index;
+    else
+        static_cast<i32 *>(p.indices)[at] = (i32)index;
 }
 
 QN_DEVICE void store_winner(const softmax_topk_params &p, i64 row, const Softmax &softmax, u32 rank, u64 winner)
@@ -224,7 +235,8 @@ QN_DEVICE void store_once(const softmax_topk_params &p, i64 row, const Softmax &
 }
 
 // All of a row's outputs, from its winners in order; sum is over all V, before: how many elements are before the token.
-QN_DEVICE void store_row(const softmax_topk_params &p, i64 row, const u64 *winner, float sum, u32 before, float *scratch)
+QN_DEVICE void store_row(const softmax_topk_params &p, i64 row, const u64 *winner, float sum, u32 before,
+                         float *scratch)
 {
     const float max = key_value(candidate_key(winner[0])), temperature = row_temperature(p, row);
     const Softmax whole = softmax_of(max, temperature, sum);

@@ -8,13 +8,22 @@
 constexpr u32 kKeyBins = 1024;
 constexpr u32 kKeyBinWords = kKeyBins + kKeyBins / 32; // a word of padding after 32, for the banks of the search
 
-QN_DEVICE u32 key_bin_word(u32 bin) { return bin + bin / 32; }
+QN_DEVICE u32 key_bin_word(u32 bin)
+{
+    return bin + bin / 32;
+}
 
 // Least shift that brings distances up to `range` below kKeyBins.
-QN_DEVICE u32 key_bin_shift(u32 range) { return (u32)max(0, 22 - __clz((int)range)); }
+QN_DEVICE u32 key_bin_shift(u32 range)
+{
+    return (u32)max(0, 22 - __clz((int)range));
+}
 
 // Largest distance from the top in a bin.
-QN_DEVICE u32 key_bin_far_edge(u32 bin, u32 shift) { return ((bin + 1) << shift) - 1; }
+QN_DEVICE u32 key_bin_far_edge(u32 bin, u32 shift)
+{
+    return ((bin + 1) << shift) - 1;
+}
 
 struct FoundBin {
     u32 bin, before, count; // before: how many lie in nearer bins; count 0: none holds the n-th

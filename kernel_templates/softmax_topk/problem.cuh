@@ -24,9 +24,18 @@ constexpr u32 kK = K;
 constexpr u32 kPerVector = Element::kPerVector;
 constexpr bool kProbability = VALUE == 0;
 constexpr bool kLogit = VALUE == 2;
-constexpr bool kTopkNorm = NORM == 1 && !kLogit;            // the normaliser is the sum over the winners
+constexpr bool kTopkNorm = NORM == 1 && !kLogit;                    // the normaliser is the sum over the winners
 constexpr bool kNeedsSum = (!kLogit && !kTopkNorm) || LSE || TOKEN; // the sum over all V is used
 
-QN_DEVICE u32 thread_index() { return threadIdx.x; }
-QN_DEVICE u32 lane_index() { return threadIdx.x % kWarp; }
-QN_DEVICE u32 warp_index() { return threadIdx.x / kWarp; }
+QN_DEVICE u32 thread_index()
+{
+    return threadIdx.x;
+}
+QN_DEVICE u32 lane_index()
+{
+    return threadIdx.x % kWarp;
+}
+QN_DEVICE u32 warp_index()
+{
+    return threadIdx.x / kWarp;
+}

@@ -95,7 +95,10 @@ QN_DEVICE uint4 row_load_inner(const Row &r, u32 v)
     return __ldcs(r.vectors + v);
 }
 
-QN_DEVICE uint4 row_pad() { return make_uint4(Element::kPad, Element::kPad, Element::kPad, Element::kPad); }
+QN_DEVICE uint4 row_pad()
+{
+    return make_uint4(Element::kPad, Element::kPad, Element::kPad, Element::kPad);
+}
 
 // Bit q: element q of vector v belongs to the row.
 QN_DEVICE u32 inside_row(const Row &r, u32 v)
@@ -117,10 +120,9 @@ QN_DEVICE u32 elements_at(const uint4 &vector, float low)
     return at;
 }
 
-// Calls each(x, v) for every vector of [begin, end) that falls to this thread; two loads are in flight at a time.
-template <class Each> QN_DEVICE void row_for_each_vector(const Row &r, u32 begin, u32 end, Each each)
+// Calls each(x, v) for every vector of [begin, end) that falls to this thread; kBatch loads are in flight at a time.
+template <u32 kBatch, class Each> QN_DEVICE void row_for_each_vector(const Row &r, u32 begin, u32 end, Each each)
 {
-    constexpr u32 kBatch = 2;
     for (u32 base = begin; base < end; base += THREADS * kBatch) {
         uint4 x[kBatch];
 #pragma unroll

@@ -19,7 +19,10 @@ struct Exponent {
     float offset; // near max * scale
 };
 
-QN_DEVICE float row_temperature(const softmax_topk_params &p, i64 row) { return TEMPERATURE ? p.temperature[row] : 1.f; }
+QN_DEVICE float row_temperature(const softmax_topk_params &p, i64 row)
+{
+    return TEMPERATURE ? p.temperature[row] : 1.f;
+}
 
 // reference: about the row's maximum; NaN and infinities are replaced.
 QN_DEVICE Exponent exponent_near(float reference, float temperature)
@@ -34,7 +37,10 @@ QN_DEVICE Exponent exponent_near(float reference, float temperature)
     return e;
 }
 
-QN_DEVICE float weight(float x, const Exponent &e) { return ex2_ftz(fmaf(x, e.scale, -e.offset)); }
+QN_DEVICE float weight(float x, const Exponent &e)
+{
+    return ex2_ftz(fmaf(x, e.scale, -e.offset));
+}
 
 // The sum relative to the maximum, of one relative to the offset.
 QN_DEVICE bool sum_is_usable(float sum, float max, const Exponent &e)
@@ -56,7 +62,10 @@ QN_DEVICE void long_sum_add(LongSum &s, float x)
     s.lost += (s.sum - (next - part)) + (x - part);
     s.sum = next;
 }
-QN_DEVICE float long_sum(const LongSum &s) { return is_finite(s.sum) ? s.sum + s.lost : s.sum; }
+QN_DEVICE float long_sum(const LongSum &s)
+{
+    return is_finite(s.sum) ? s.sum + s.lost : s.sum;
+}
 
 // ---- against the maximum
 
@@ -75,7 +84,7 @@ QN_DEVICE float exponent_of(float x, float max, float temperature)
 QN_DEVICE float sum_against(const Row &r, u32 begin, u32 end, float max, float temperature, float *scratch)
 {
     LongSum total = {0.f, 0.f};
-    row_for_each_vector(r, begin, end, [&](const uint4 &vector, u32) {
+    row_for_each_vector<2>(r, begin, end, [&](const uint4 &vector, u32) {
         float x[kPerVector];
         Element::unpack(vector, x);
         for (u32 q = 0; q < kPerVector; q++) long_sum_add(total, exp_accurate(exponent_of(x[q], max, temperature)));
@@ -87,11 +96,15 @@ struct Softmax {
     float max, temperature, sum, log_sum; // sum is NaN where the row has no probabilities
 };
 
-QN_DEVICE bool softmax_is_defined(float max, float temperature) { return is_finite(max) && temperature >= 0.f; }
+QN_DEVICE bool softmax_is_defined(float max, float temperature)
+{
+    return is_finite(max) && temperature >= 0.f;
+}
 
 QN_DEVICE Softmax softmax_of(float max, float temperature, float sum)
 {
     if (!softmax_is_defined(max, temperature)) sum = not_a_number();
+    if (fabsf(sum - 1.f) < 6e-7f) sum = 1.f; // the maximum's own weight and nothing else: its rounding shall not show
     return Softmax{max, temperature, sum, log_natural(sum)};
 }
 

@@ -17,7 +17,7 @@
 
 static_assert(SHARES >= 2 && SHARES <= 256, "SHARES: 2 to 256");
 
-constexpr u32 kTickets = 4096; // ops/softmax_topk.c: SPLIT_TICKETS
+constexpr u32 kTickets = 4096;                              // ops/softmax_topk.c: SPLIT_TICKETS
 constexpr u64 kRecordBytes = 16 + 16 * (u64)((kK + 1) / 2); // count, largest key, sum, before the token; candidates[K]
 constexpr u64 kRowBytes = SHARES * kRecordBytes;
 
@@ -32,7 +32,10 @@ QN_DEVICE Record record_of(const softmax_topk_params &p, i64 row, u32 share)
     return Record{reinterpret_cast<uint4 *>(bytes), reinterpret_cast<u64 *>(bytes + 16)};
 }
 
-QN_DEVICE u32 shares_of(const softmax_topk_params &p) { return p.rows > kTickets ? 1u : SHARES; }
+QN_DEVICE u32 shares_of(const softmax_topk_params &p)
+{
+    return p.rows > kTickets ? 1u : SHARES;
+}
 
 QN_DEVICE Share share_of(const softmax_topk_params &p, i64 row, u32 share)
 {

@@ -9,8 +9,8 @@
 // selection), SLOTS (= LOCAL_K * THREADS), SORTED, BINS.
 #pragma once
 
-#include "sample.cuh"
 #include "finish.cuh"
+#include "sample.cuh"
 #include "token.cuh"
 
 static_assert(CLUSTER == 1, "plans that stream have no clusters");
@@ -18,24 +18,28 @@ static_assert(SLOTS == LOCAL_K * THREADS, "SLOTS must be LOCAL_K * THREADS");
 static_assert(RANK >= 0 && RANK <= K && SAMPLE >= 1, "RANK: 0 to K; SAMPLE: at least a vector a thread");
 
 constexpr u32 kMostVectors = (kV + 2 * kPerVector - 2) / kPerVector; // of a row with any lead
-constexpr u32 kTile = THREADS * UNROLL; // vectors
+constexpr u32 kTile = THREADS * UNROLL;                              // vectors
 constexpr bool kLongRow = kMostVectors / kTile > 32; // so many sums of tiles that their rounding must be kept
 constexpr u32 kBinWords = kBins > kKeyBinWords ? kBins : kKeyBinWords;
 
 // A vector's number, as the list keeps it: 16 bits where they are enough.
-template <bool kFits16> struct VectorNumber { typedef u16 Type; };
-template <> struct VectorNumber<false> { typedef u32 Type; };
+template <bool kFits16> struct VectorNumber {
+    typedef u16 Type;
+};
+template <> struct VectorNumber<false> {
+    typedef u32 Type;
+};
 typedef typename VectorNumber<kMostVectors <= 65536>::Type Number;
 
 struct Shared {
     List list;
     Number *vector; // [kSlots], of the row, for entries that still are vectors
-    u32 *tail;   // [kWarps], candidates of a warp beyond the first of each vector
-    u32 *edges;  // [2 * kWarps]
-    u32 *found;  // [kFoundWords]
-    u32 *top;    // [kWarps], largest key pushed
-    u32 *before; // [kWarps], elements before the token
-    float *sums; // [kWarps]
+    u32 *tail;      // [kWarps], candidates of a warp beyond the first of each vector
+    u32 *edges;     // [2 * kWarps]
+    u32 *found;     // [kFoundWords]
+    u32 *top;       // [kWarps], largest key pushed
+    u32 *before;    // [kWarps], elements before the token
+    float *sums;    // [kWarps]
     Threshold *threshold;
 };
 
@@ -57,10 +61,19 @@ QN_DEVICE Shared shared_pieces()
     QN_SHARED(Threshold, threshold);
     QN_SHARED(Binning, binning);
     QN_SHARED_ARRAY(Number, vector, kSlots);
-    return Shared{{slot, count, sorted, bins, scratch, word, &binning}, vector, tail, edges, found, top, before, sums, &threshold};
+    return Shared{{slot, count, sorted, bins, scratch, word, &binning},
+                  vector,
+                  tail,
+                  edges,
+                  found,
+                  top,
+                  before,
+                  sums,
+                  &threshold};
 }
-constexpr u32 kSharedBytes =
-    kSlots * (16 + (u32)sizeof(Number)) + kSorted * 8 + (kBinWords + 8 * kWarps + kListWords + kFoundWords) * 4 + (u32)sizeof(Threshold) + (u32)sizeof(Binning);
+constexpr u32 kSharedBytes = kSlots * (16 + (u32)sizeof(Number)) + kSorted * 8 +
+                             (kBinWords + 8 * kWarps + kListWords + kFoundWords) * 4 + (u32)sizeof(Threshold) +
+                             (u32)sizeof(Binning);
 static_assert(kSharedBytes <= SHARED_BYTES, "SHARED_BYTES is less than the pieces need");
 
 // ---- stream
@@ -103,8 +116,8 @@ QN_DEVICE void push(const Shared &s, Packed bound, bool inside, const uint4 &x, 
 // kInner: every vector lies inside the share, neither the row's first (if that has a lead) nor its last is among them,
 // nor is the cut.
 template <bool kInner>
-QN_DEVICE void stream_tile(const Shared &s, const Share &share, u32 base, const Filter &filter, const Exponent &exponent,
-                           const TokenBounds &token, Stream &stream)
+QN_DEVICE void stream_tile(const Shared &s, const Share &share, u32 base, const Filter &filter,
+                           const Exponent &exponent, const TokenBounds &token, Stream &stream)
 {
     uint4 x[UNROLL];
 #pragma unroll
@@ -124,14 +137,18 @@ QN_DEVICE void stream_tile(const Shared &s, const Share &share, u32 base, const 
             for (u32 q = 0; q < kPerVector; q += 2) even += weight(y[q], exponent), odd += weight(y[q + 1], exponent);
         }
         if constexpr (TOKEN) stream.before += inside ? token_count(token, v, y) : 0u;
-        if constexpr (RANK > 0) push(s, (kInner ? base : v) <= filter.cut ? filter.low : filter.high, inside, x[u], v, stream);
+        if constexpr (RANK > 0)
+            push(s, (kInner ? base : v) <= filter.cut ? filter.low : filter.high, inside, x[u], v, stream);
     }
-    if constexpr (kLongRow) long_sum_add(stream.sum, even + odd);
-    else stream.sum.sum += even + odd;
+    if constexpr (kLongRow)
+        long_sum_add(stream.sum, even + odd);
+    else
+        stream.sum.sum += even + odd;
 }
 
 // Leaves each warp's sum, largest pushed key and counts in shared memory.
-QN_DEVICE void stream_share(const Shared &s, const softmax_topk_params &p, i64 row, const Share &share, const Threshold &t)
+QN_DEVICE void stream_share(const Shared &s, const softmax_topk_params &p, i64 row, const Share &share,
+                            const Threshold &t)
 {
     const Exponent exponent = exponent_near(key_value(t.max), row_temperature(p, row));
     const Filter filter = {Element::bound(t.low), Element::bound(t.high), t.cut};
@@ -143,8 +160,10 @@ QN_DEVICE void stream_share(const Shared &s, const softmax_topk_params &p, i64 r
     for (u32 base = share.begin; base < share.end; base += kTile) {
         const bool is_cut = base <= filter.cut && base + kTile > filter.cut + 1;
         const bool is_inner = (base || !share.row.lead) && base + kTile <= inner && !is_cut;
-        if (is_inner) stream_tile<true>(s, share, base, filter, exponent, token, stream);
-        else stream_tile<false>(s, share, base, filter, exponent, token, stream);
+        if (is_inner)
+            stream_tile<true>(s, share, base, filter, exponent, token, stream);
+        else
+            stream_tile<false>(s, share, base, filter, exponent, token, stream);
     }
     const float sum = warp_sum(long_sum(stream.sum));
     const u32 top = warp_max(Element::key_of_packed(stream.max)), before = TOKEN ? warp_sum(stream.before) : 0;
@@ -164,8 +183,8 @@ struct Bounds {
 };
 
 // Entry i of the warp's list, a vector, becomes its first candidate; further ones go to the list's end.
-QN_DEVICE void candidates_of_vector(const Shared &s, const Threshold &t, const Bounds &bounds, const Row &r, const Binning &binning,
-                                    u32 i)
+QN_DEVICE void candidates_of_vector(const Shared &s, const Threshold &t, const Bounds &bounds, const Row &r,
+                                    const Binning &binning, u32 i)
 {
     uint4 *list = s.list.slot + warp_index() * kWarpSlots;
     const u32 v = s.vector[warp_index() * kWarpSlots + i];
@@ -193,7 +212,8 @@ QN_DEVICE void candidates_of_vector(const Shared &s, const Threshold &t, const B
 QN_DEVICE bool candidates_of_list(const Shared &s, const Threshold &t, const Row &r, const Binning &binning)
 {
     const u32 listed = entries_of_warp(s.list);
-    const Bounds bounds = {key_value(max(t.low, Element::kKeyMinusInfinity)), key_value(max(t.high, Element::kKeyMinusInfinity))};
+    const Bounds bounds = {key_value(max(t.low, Element::kKeyMinusInfinity)),
+                           key_value(max(t.high, Element::kKeyMinusInfinity))};
     bool fits = s.list.count[warp_index()] <= kWarpSlots && !is_nan(bounds.low);
     if (fits) {
         for (u32 i = lane_index(); i < listed; i += kWarp) candidates_of_vector(s, t, bounds, r, binning, i);

@@ -19,7 +19,10 @@ QN_DEVICE float next_below(float x)
     return __uint_as_float(F32::raw_of_key(key == F32::kKeyZero ? key - 2 : key - 1));
 }
 
-QN_DEVICE bool token_exists(i32 token) { return token >= 0 && token < V; }
+QN_DEVICE bool token_exists(i32 token)
+{
+    return token >= 0 && token < V;
+}
 
 QN_DEVICE TokenBounds token_bounds(const softmax_topk_params &p, i64 row, const Row &r)
 {
@@ -51,7 +54,8 @@ QN_DEVICE u32 token_rank(const softmax_topk_params &p, i64 row, const Row &r, u3
         return block_sum(before, scratch);
     }
     const u32 vector = (index + r.lead) / kPerVector, first = vector * kPerVector;
-    for (u32 i = first > r.lead ? first - r.lead : 0; i < index; i++) counted += Element::key(row_raw(p, row, i)) == key;
+    for (u32 i = first > r.lead ? first - r.lead : 0; i < index; i++)
+        counted += Element::key(row_raw(p, row, i)) == key;
     if (key == Element::kKeyMinusInfinity && vector > 0) counted -= r.lead; // what lies before the row counted as -inf
     return counted;
 }

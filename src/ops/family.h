@@ -199,5 +199,7 @@ quern_status qn_config_check(const qn_family *family, const quern_spec *spec, co
 quern_status qn_config_canonical(const qn_family *family, const quern_spec *spec, const qn_arch *arch,
                                  const qn_config *config, qn_config *canonical);
 bool qn_plan_is_same(const qn_plan *a, const qn_plan *b);
+// A spec whose field batch_invariant is 1: choose gives every bucket the same configuration, and nothing may change that.
+bool qn_spec_has_one_config(const qn_family *family, const quern_spec *spec);
 
 #endif

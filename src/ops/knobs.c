@@ -106,3 +106,8 @@ quern_status qn_config_canonical(const qn_family *family, const quern_spec *spec
 {
     return look_aside(family, spec, arch, config, canonical);
 }
+
+bool qn_spec_has_one_config(const qn_family *family, const quern_spec *spec)
+{
+    return qn_spec_number(family, spec, "batch_invariant") != 0;
+}

@@ -30,34 +30,127 @@ enum { MOST_V = 1 << 21, MOST_K = 2048 };
 
 #define AT(member) offsetof(spec_t, member)
 static const qn_field fields[] = {
-    {.name = "V", .type = QN_INT, .offset = AT(V), .required = true, .min = 1, .max = MOST_V, .doc = "vocabulary: logits a row"},
-    {.name = "K", .type = QN_INT, .offset = AT(K), .required = true, .min = 1, .max = MOST_K, .doc = "winners a row, at most V"},
+    {.name = "V",
+     .type = QN_INT,
+     .offset = AT(V),
+     .required = true,
+     .min = 1,
+     .max = MOST_V,
+     .doc = "vocabulary: logits a row"},
+    {.name = "K",
+     .type = QN_INT,
+     .offset = AT(K),
+     .required = true,
+     .min = 1,
+     .max = MOST_K,
+     .doc = "winners a row, at most V"},
     {.name = "in", .type = QN_ENUM, .offset = AT(in), .required = true, .names = in_names, .doc = "type of logits"},
-    {.name = "index", .type = QN_ENUM, .offset = AT(index), .initial = QUERN_I32, .names = index_names, .doc = "type of indices"},
-    {.name = "value", .type = QN_ENUM, .offset = AT(value), .initial = QUERN_VALUE_PROB, .names = value_names, .doc = "what values holds"},
-    {.name = "norm", .type = QN_ENUM, .offset = AT(norm), .initial = QUERN_NORM_ALL, .names = norm_names, .doc = "softmax over all V or over the K kept"},
-    {.name = "temperature", .type = QN_FLAG, .offset = AT(temperature), .max = 1, .doc = "1: a temperature for each row is given"},
+    {.name = "index",
+     .type = QN_ENUM,
+     .offset = AT(index),
+     .initial = QUERN_I32,
+     .names = index_names,
+     .doc = "type of indices"},
+    {.name = "value",
+     .type = QN_ENUM,
+     .offset = AT(value),
+     .initial = QUERN_VALUE_PROB,
+     .names = value_names,
+     .doc = "what values holds"},
+    {.name = "norm",
+     .type = QN_ENUM,
+     .offset = AT(norm),
+     .initial = QUERN_NORM_ALL,
+     .names = norm_names,
+     .doc = "softmax over all V or over the K kept"},
+    {.name = "temperature",
+     .type = QN_FLAG,
+     .offset = AT(temperature),
+     .max = 1,
+     .doc = "1: a temperature for each row is given"},
     {.name = "lse", .type = QN_FLAG, .offset = AT(lse), .max = 1, .doc = "1: log-sum-exp of each row is written"},
-    {.name = "token", .type = QN_FLAG, .offset = AT(token), .max = 1, .doc = "1: log-probability and rank of one given token a row are written"},
-    {.name = "batch_invariant", .type = QN_FLAG, .offset = AT(batch_invariant), .max = 1, .doc = "1: a row's bits do not depend on rows or on its address"},
+    {.name = "token",
+     .type = QN_FLAG,
+     .offset = AT(token),
+     .max = 1,
+     .doc = "1: log-probability and rank of one given token a row are written"},
+    {.name = "batch_invariant",
+     .type = QN_FLAG,
+     .offset = AT(batch_invariant),
+     .max = 1,
+     .doc = "1: a row's bits do not depend on rows or on its address"},
 };
 #undef AT
 
 static const qn_field sizes[] = {
-    {.name = "rows", .type = QN_INT, .offset = offsetof(sizes_t, rows), .required = true, .min = 0, .max = INT32_MAX, .doc = "rows of logits"},
+    {.name = "rows",
+     .type = QN_INT,
+     .offset = offsetof(sizes_t, rows),
+     .required = true,
+     .min = 0,
+     .max = INT32_MAX,
+     .doc = "rows of logits"},
 };
 static const size_t size_args_offset[] = {offsetof(args_t, rows)};
 
 #define AT(member) offsetof(args_t, member)
 static const qn_tensor tensors[] = {
-    {.name = "logits", .direction = QN_INPUT, .axes = {"rows", "V"}, .dtype_field = "in", .pointer_offset = AT(logits), .stride_offset = {AT(logits_stride_rows)}, .doc = "one row of logits a sequence"},
-    {.name = "temperature", .direction = QN_INPUT, .axes = {"rows"}, .dtype = QUERN_F32, .flag = "temperature", .pointer_offset = AT(temperature), .doc = "divides x - max"},
-    {.name = "token", .direction = QN_INPUT, .axes = {"rows"}, .dtype = QUERN_I32, .flag = "token", .pointer_offset = AT(token), .doc = "a token whose log-probability and rank are wanted"},
-    {.name = "values", .direction = QN_OUTPUT, .axes = {"rows", "K"}, .dtype = QUERN_F32, .pointer_offset = AT(values), .stride_offset = {AT(values_stride_rows)}, .doc = "of the winners, in order"},
-    {.name = "indices", .direction = QN_OUTPUT, .axes = {"rows", "K"}, .dtype_field = "index", .pointer_offset = AT(indices), .stride_offset = {AT(indices_stride_rows)}, .doc = "of the winners, in order"},
-    {.name = "lse", .direction = QN_OUTPUT, .axes = {"rows"}, .dtype = QUERN_F32, .flag = "lse", .pointer_offset = AT(lse), .doc = "log of the sum of e^(x / T) over all V"},
-    {.name = "token_value", .direction = QN_OUTPUT, .axes = {"rows"}, .dtype = QUERN_F32, .flag = "token", .pointer_offset = AT(token_value), .doc = "the token's log-probability over all V"},
-    {.name = "token_rank", .direction = QN_OUTPUT, .axes = {"rows"}, .dtype = QUERN_I32, .flag = "token", .pointer_offset = AT(token_rank), .doc = "how many elements come before the token"},
+    {.name = "logits",
+     .direction = QN_INPUT,
+     .axes = {"rows", "V"},
+     .dtype_field = "in",
+     .pointer_offset = AT(logits),
+     .stride_offset = {AT(logits_stride_rows)},
+     .doc = "one row of logits a sequence"},
+    {.name = "temperature",
+     .direction = QN_INPUT,
+     .axes = {"rows"},
+     .dtype = QUERN_F32,
+     .flag = "temperature",
+     .pointer_offset = AT(temperature),
+     .doc = "divides x - max"},
+    {.name = "token",
+     .direction = QN_INPUT,
+     .axes = {"rows"},
+     .dtype = QUERN_I32,
+     .flag = "token",
+     .pointer_offset = AT(token),
+     .doc = "a token whose log-probability and rank are wanted"},
+    {.name = "values",
+     .direction = QN_OUTPUT,
+     .axes = {"rows", "K"},
+     .dtype = QUERN_F32,
+     .pointer_offset = AT(values),
+     .stride_offset = {AT(values_stride_rows)},
+     .doc = "of the winners, in order"},
+    {.name = "indices",
+     .direction = QN_OUTPUT,
+     .axes = {"rows", "K"},
+     .dtype_field = "index",
+     .pointer_offset = AT(indices),
+     .stride_offset = {AT(indices_stride_rows)},
+     .doc = "of the winners, in order"},
+    {.name = "lse",
+     .direction = QN_OUTPUT,
+     .axes = {"rows"},
+     .dtype = QUERN_F32,
+     .flag = "lse",
+     .pointer_offset = AT(lse),
+     .doc = "log of the sum of e^(x / T) over all V"},
+    {.name = "token_value",
+     .direction = QN_OUTPUT,
+     .axes = {"rows"},
+     .dtype = QUERN_F32,
+     .flag = "token",
+     .pointer_offset = AT(token_value),
+     .doc = "the token's log-probability over all V"},
+    {.name = "token_rank",
+     .direction = QN_OUTPUT,
+     .axes = {"rows"},
+     .dtype = QUERN_I32,
+     .flag = "token",
+     .pointer_offset = AT(token_rank),
+     .doc = "how many elements come before the token"},
 };
 #undef AT
 
@@ -74,12 +167,21 @@ static const qn_knob knobs[] = {
     [PLAN] = {"plan", {PLAN_STREAM, PLAN_CLUSTER, PLAN_SPLIT}, 3, plan_names, "how rows are dealt to CTAs"},
     [BLOCK] = {"block", {128, 256, 512, 1024}, 4, NULL, "threads a CTA"},
     [CTAS] = {"ctas", {1, 2, 3, 4, 6, 8}, 6, NULL, "CTAs an SM that registers are kept for"},
-    [LOCAL_K] = {"local_k", {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 32}, 16, NULL, "candidate slots a thread"},
+    [LOCAL_K] =
+        {"local_k", {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 32}, 16, NULL, "candidate slots a thread"},
     [UNROLL] = {"unroll", {1, 2, 4, 8}, 4, NULL, "stream, split: vectors a thread has in flight"},
     [CLUSTER] = {"cluster", {2, 4, 8, 16}, 4, NULL, "cluster: CTAs a row"},
     [GROUP] = {"group", {1, 2, 4, 8, 16, 32}, 6, NULL, "cluster: threads a group maximum is of"},
-    [KEEP] = {"keep", {KEEP_VECTORS, KEEP_MAXIMA}, 2, keep_names, "cluster: what stays in registers; of maxima, a few vectors are read again"},
-    [THRESHOLD] = {"threshold", {BY_BINS, BY_BISECTION}, 2, threshold_names, "cluster: how the threshold is found; bisection is for few maxima"},
+    [KEEP] = {"keep",
+              {KEEP_VECTORS, KEEP_MAXIMA},
+              2,
+              keep_names,
+              "cluster: what stays in registers; of maxima, a few vectors are read again"},
+    [THRESHOLD] = {"threshold",
+                   {BY_BINS, BY_BISECTION},
+                   2,
+                   threshold_names,
+                   "cluster: how the threshold is found; bisection is for few maxima"},
     [SHARES] = {"shares", {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128}, 13, NULL, "split: CTAs a row"},
 };
 
@@ -91,18 +193,42 @@ static const char *word_of(const qn_name *names, int value)
     return names->name ? names->name : "";
 }
 
-static int ceil_div(int64_t a, int64_t b) { return (int)((a + b - 1) / b); }
-static int element_bytes(const spec_t *s) { return s->in == QUERN_F32 ? 4 : 2; }
-static int per_vector(const spec_t *s) { return 16 / element_bytes(s); }
+static int ceil_div(int64_t a, int64_t b)
+{
+    return (int)((a + b - 1) / b);
+}
+static int element_bytes(const spec_t *s)
+{
+    return s->in == QUERN_F32 ? 4 : 2;
+}
+static int per_vector(const spec_t *s)
+{
+    return 16 / element_bytes(s);
+}
 
 // 16-byte vectors that cover a row: at least, and at most (rows start at any element).
-static int fewest_vectors(const spec_t *s) { return ceil_div(s->V, per_vector(s)); }
-static int most_vectors(const spec_t *s) { return ceil_div(s->V + per_vector(s) - 1, per_vector(s)); }
+static int fewest_vectors(const spec_t *s)
+{
+    return ceil_div(s->V, per_vector(s));
+}
+static int most_vectors(const spec_t *s)
+{
+    return ceil_div(s->V + per_vector(s) - 1, per_vector(s));
+}
 
 // Those that one CTA streams: a row's, or with plan=split a share's.
-static int shares_of(const qn_config *c) { return c->value[PLAN] == PLAN_SPLIT ? c->value[SHARES] : 1; }
-static int fewest_streamed(const spec_t *s, const qn_config *c) { return fewest_vectors(s) / shares_of(c); }
-static int most_streamed(const spec_t *s, const qn_config *c) { return ceil_div(most_vectors(s), shares_of(c)); }
+static int shares_of(const qn_config *c)
+{
+    return c->value[PLAN] == PLAN_SPLIT ? c->value[SHARES] : 1;
+}
+static int fewest_streamed(const spec_t *s, const qn_config *c)
+{
+    return fewest_vectors(s) / shares_of(c);
+}
+static int most_streamed(const spec_t *s, const qn_config *c)
+{
+    return ceil_div(most_vectors(s), shares_of(c));
+}
 
 // ---- stream and split: the sample, the list, shared memory (sample.cuh, finish.cuh, stream.cuh)
 
@@ -116,18 +242,18 @@ typedef struct stream_numbers {
 // A sixteenth of the row, 8 vectors a thread at most; all of it if that is little.
 static int sample_vectors(int vectors, int block)
 {
-    if (vectors <= 2 * block) return ceil_div(vectors, block);
+    if (vectors <= 4 * block) return ceil_div(vectors, block);
     int sample = ceil_div(vectors, 16 * (int64_t)block);
     return sample > 8 ? 8 : sample;
 }
 
-// Least rank in a sample of so many of the vectors that leaves fewer than K candidates in a few rows of a million: the
+// Least rank in a sample of so many of the vectors that leaves fewer than K candidates about once in 10^5 rows: the
 // winners in the sample are Poisson with mean K · share. Square roots and sums only, so that every machine plans alike.
 static int sample_rank(int64_t K, int sampled, int vectors)
 {
     if (2 * K > vectors) return 0; // maxima of vectors say little when so many of them hold winners
     if (sampled >= vectors) return (int)K;
-    double mean = (double)K * sampled / vectors, rank = ceil(mean + 4.4 * sqrt(mean) + 3.0);
+    double mean = (double)K * sampled / vectors, rank = ceil(mean + 4.0 * sqrt(mean) + 3.0);
     if (rank > (double)K) rank = (double)K;
     return 2 * rank <= sampled ? (int)rank : 0;
 }
@@ -194,7 +320,8 @@ static void choose_stream(const spec_t *s, const qn_arch *arch, int block, int c
     c->value[UNROLL] = 4;
     c->value[LOCAL_K] = choice_at_least(LOCAL_K, stream_local_k(s, c));
     while (!stream_fits(s, arch, c) && c->value[CTAS] > 1) c->value[CTAS] = choice_below(CTAS, c->value[CTAS]);
-    while (!stream_fits(s, arch, c) && c->value[LOCAL_K] > 1) c->value[LOCAL_K] = choice_below(LOCAL_K, c->value[LOCAL_K]);
+    while (!stream_fits(s, arch, c) && c->value[LOCAL_K] > 1)
+        c->value[LOCAL_K] = choice_below(LOCAL_K, c->value[LOCAL_K]);
 }
 
 static quern_status check_list(const spec_t *s, const qn_config *c, int slots, int sorted)
@@ -217,7 +344,8 @@ static quern_status plan_stream(const spec_t *s, const qn_config *c, qn_kernel_p
     stream_numbers n = stream_of(s, c);
     QN_TRY(check_list(s, c, n.slots, n.sorted));
     if (c->value[PLAN] == PLAN_SPLIT && fewest_streamed(s, c) < 1) {
-        return qn_fail(QUERN_NO_PLAN, "plan=split shares=%d: a row has only %d vectors", c->value[SHARES], fewest_vectors(s));
+        return qn_fail(QUERN_NO_PLAN, "plan=split shares=%d: a row has only %d vectors", c->value[SHARES],
+                       fewest_vectors(s));
     }
     k->template_path = c->value[PLAN] == PLAN_SPLIT ? "softmax_topk/split.cu" : "softmax_topk/stream.cu";
     k->cluster = 1;
@@ -234,16 +362,19 @@ static quern_status plan_stream(const spec_t *s, const qn_config *c, qn_kernel_p
 
 enum { SPLIT_TICKETS = 4096 }; // split.cu: kTickets
 
-// Shares that fill the SMs twice over, each with enough vectors for its threads and for K winners. 0: no use.
+// Shares that fill the SMs twice over, each with enough vectors for its threads and for K winners; 0: no use. Below four
+// of them, or with many winners, one large CTA a row is as fast, unless the row is very long.
 static int split_shares(const spec_t *s, const qn_arch *arch, int64_t rows)
 {
     int64_t most = fewest_vectors(s) / 256, of_k = fewest_vectors(s) / (2 * s->K), wanted = 2 * arch->sm_count / rows;
+    const bool very_long = fewest_vectors(s) > 32768;
+    if (!very_long && (arch->max_cluster > 1 || s->K > 256)) return 0;
     if (most > of_k) most = of_k;
     if (most > wanted) most = wanted;
     int shares = 0;
     for (size_t i = 0; i < knobs[SHARES].choice_count; i++)
         if (knobs[SHARES].choices[i] <= most) shares = knobs[SHARES].choices[i];
-    return shares;
+    return shares >= 4 ? shares : 0;
 }
 
 static bool choose_split(const spec_t *s, const qn_arch *arch, int64_t rows, qn_config *c)
@@ -290,9 +421,9 @@ static cluster_numbers cluster_of(const spec_t *s, const qn_config *c)
 // About what cluster.cu needs, read off its builds; beyond the cap it would spill.
 static int cluster_registers(const spec_t *s, const cluster_numbers *n, const qn_config *c)
 {
-    int extras = s->temperature || s->token ? 6 : 0;
-    if (c->value[KEEP] == KEEP_MAXIMA) return 40 + extras + n->vectors * 3;
-    return element_bytes(s) == 4 ? 32 + extras + n->vectors * 4 : 40 + extras + n->vectors * 8;
+    int extras = (s->temperature ? 6 : 0) + (s->token ? 8 : 0), wide = element_bytes(s) == 4;
+    if (c->value[KEEP] == KEEP_MAXIMA) return (wide ? 42 : 40) + extras + n->vectors * 3;
+    return wide ? 34 + extras + n->vectors * 4 : 40 + extras + n->vectors * 8;
 }
 
 static quern_status plan_cluster(const spec_t *s, const qn_arch *arch, const qn_config *c, qn_kernel_plan *k)
@@ -301,23 +432,27 @@ static quern_status plan_cluster(const spec_t *s, const qn_arch *arch, const qn_
     int registers = arch->registers_sm / (c->value[BLOCK] * c->value[CTAS]);
     if (s->batch_invariant) return qn_fail(QUERN_NO_PLAN, "plan=cluster with batch_invariant=1: use plan=stream");
     if (c->value[CLUSTER] > arch->max_cluster) {
-        return qn_fail(QUERN_NO_PLAN, "plan=cluster cluster=%d: %s has clusters of at most %d", c->value[CLUSTER], arch->name,
-                       arch->max_cluster);
+        return qn_fail(QUERN_NO_PLAN, "plan=cluster cluster=%d: %s has clusters of at most %d", c->value[CLUSTER],
+                       arch->name, arch->max_cluster);
     }
     if (n.maxima < 2 * s->K || c->value[BLOCK] / c->value[GROUP] < 4) {
-        return qn_fail(QUERN_NO_PLAN, "plan=cluster cluster=%d block=%d group=%d has %d group maxima, K=%lld needs %lld; lower group",
-                       c->value[CLUSTER], c->value[BLOCK], c->value[GROUP], n.maxima, (long long)s->K, (long long)(2 * s->K));
+        return qn_fail(QUERN_NO_PLAN,
+                       "plan=cluster cluster=%d block=%d group=%d has %d group maxima, K=%lld needs %lld; lower group",
+                       c->value[CLUSTER], c->value[BLOCK], c->value[GROUP], n.maxima, (long long)s->K,
+                       (long long)(2 * s->K));
     }
     if (c->value[THRESHOLD] == BY_BISECTION && n.maxima > 1024) {
-        return qn_fail(QUERN_NO_PLAN, "plan=cluster threshold=bisection: %d group maxima, at most 1024; raise group", n.maxima);
+        return qn_fail(QUERN_NO_PLAN, "plan=cluster threshold=bisection: %d group maxima, at most 1024; raise group",
+                       n.maxima);
     }
     if (n.vectors > 32 || cluster_registers(s, &n, c) > registers) {
-        return qn_fail(QUERN_NO_PLAN, "plan=cluster: %d vectors a thread need about %d registers, block=%d ctas=%d leave %d",
+        return qn_fail(QUERN_NO_PLAN,
+                       "plan=cluster: %d vectors a thread need about %d registers, block=%d ctas=%d leave %d",
                        n.vectors, cluster_registers(s, &n, c), c->value[BLOCK], c->value[CTAS], registers);
     }
     if (n.list < 32 || n.list % 2) {
-        return qn_fail(QUERN_NO_PLAN, "plan=cluster local_k=%d: a list has %d entries, at least 32; raise local_k", c->value[LOCAL_K],
-                       n.list);
+        return qn_fail(QUERN_NO_PLAN, "plan=cluster local_k=%d: a list has %d entries, at least 32; raise local_k",
+                       c->value[LOCAL_K], n.list);
     }
     QN_TRY(check_list(s, c, n.slots, n.sorted));
     k->template_path = "softmax_topk/cluster.cu";
@@ -341,15 +476,17 @@ static int64_t power_above(int64_t least)
 // The cluster of the measured best for so many rows (ANALYSIS.md), narrower for short rows. False: no cluster fits.
 static bool choose_cluster(const spec_t *s, const qn_arch *arch, int64_t rows, qn_config *c)
 {
-    static const struct { int rows, cluster, block, ctas; } width[] = {
-        {4, 16, 512, 1}, {14, 8, 512, 1}, {30, 8, 512, 2}, {62, 4, 512, 2}, {66, 2, 1024, 1}};
+    static const struct {
+        int rows, cluster, block, ctas;
+    } width[] = {{4, 16, 512, 1}, {14, 8, 512, 1}, {30, 8, 512, 2}, {62, 4, 512, 2}, {66, 2, 1024, 1}};
     size_t w = 0;
     while (w < QN_COUNT(width) && rows > width[w].rows) w++;
     if (w == QN_COUNT(width)) return false;
     int cluster = width[w].cluster < arch->max_cluster ? width[w].cluster : arch->max_cluster, block = width[w].block;
     while (cluster > 2 && fewest_vectors(s) <= cluster / 2 * block) cluster /= 2;
-    if (arch->max_cluster < 2 || s->batch_invariant || fewest_vectors(s) <= block) return false;
-    int64_t wanted = s->K <= 50 ? 256 : s->K <= 256 ? 1024 : 2 * power_above(s->K);
+    if (arch->max_cluster < 2 || fewest_vectors(s) <= block || (s->K > 256 && cluster < 8))
+        return false; // few CTAs sort long lists
+    int64_t wanted = s->K <= 50 ? 256 : s->K <= 256 ? 1024 : 4 * power_above(s->K);
     int64_t group = cluster * block / power_above(wanted), list = 4 * power_above(s->K) / cluster;
     if (list < 128) list = 128;
     int64_t local_k = list * cluster / block;
@@ -370,12 +507,17 @@ static bool choose_cluster(const spec_t *s, const qn_arch *arch, int64_t rows, q
 
 static const int64_t bucket_last[] = {4, 14, 30, 62, 66, 132, 264, 528, INT32_MAX};
 
-static int64_t bucket_first(size_t bucket) { return bucket ? bucket_last[bucket - 1] + 1 : 1; }
+static int64_t bucket_first(size_t bucket)
+{
+    return bucket ? bucket_last[bucket - 1] + 1 : 1;
+}
 
 static void bucket_name(size_t bucket, char *text, size_t bytes)
 {
-    if (bucket + 1 == QN_COUNT(bucket_last)) snprintf(text, bytes, "rows %lld…", (long long)bucket_first(bucket));
-    else snprintf(text, bytes, "rows %lld..%lld", (long long)bucket_first(bucket), (long long)bucket_last[bucket]);
+    if (bucket + 1 == QN_COUNT(bucket_last))
+        snprintf(text, bytes, "rows %lld…", (long long)bucket_first(bucket));
+    else
+        snprintf(text, bytes, "rows %lld..%lld", (long long)bucket_first(bucket), (long long)bucket_last[bucket]);
 }
 
 static void bucket_sizes(size_t bucket, void *out)
@@ -403,7 +545,22 @@ static int block_for(const spec_t *s, int most)
 
 static quern_status plan(const quern_spec *base, const qn_arch *arch, const qn_config *config, qn_plan *out);
 
-// Clusters where they fit, else shares where rows are few, else a CTA a row.
+// A CTA a row: the whole SM for it while there are SMs enough, two a SM for about one wave, small ones for many rows.
+static void choose_rows(const spec_t *s, const qn_arch *arch, size_t bucket, qn_config *c)
+{
+    const int64_t first = bucket_first(bucket), last = bucket_last[bucket];
+    const bool many = first > 4 * (int64_t)arch->sm_count;
+    if (last <= arch->sm_count)
+        choose_stream(s, arch, block_for(s, 1024), 1, c);
+    else if (many && s->K <= 256)
+        choose_stream(s, arch, block_for(s, 256), 4, c);
+    else
+        choose_stream(s, arch, block_for(s, 512), 2, c);
+    if (!many && last > arch->sm_count && element_bytes(s) == 2 && s->V <= 65536) c->value[UNROLL] = 2; // short streams
+}
+
+// Clusters where they fit, else shares where rows are few or very long, else a CTA a row. batch_invariant: one
+// configuration for all.
 static void choose(const quern_spec *base, const qn_arch *arch, size_t bucket, qn_config *config)
 {
     const spec_t *s = (const spec_t *)base;
@@ -418,9 +575,7 @@ static void choose(const quern_spec *base, const qn_arch *arch, size_t bucket, q
     memset(config, 0, sizeof *config);
     if (choose_split(s, arch, rows, config) && plan(base, arch, config, &made) == QUERN_OK) return;
     memset(config, 0, sizeof *config);
-    const bool many = bucket_first(bucket) > 4 * (int64_t)arch->sm_count && s->K <= 256;
-    if (many) choose_stream(s, arch, block_for(s, 256), 4, config);
-    else choose_stream(s, arch, block_for(s, 512), 2, config);
+    choose_rows(s, arch, bucket, config);
 }
 
 // ---- plan
@@ -429,7 +584,9 @@ static void write_entry(const spec_t *s, const qn_config *c, char *entry)
 {
     snprintf(entry, QN_MAX_ENTRY, "softmax_topk_V%lld_K%lld_%s%s%s%s%s%s%s%s_%s", (long long)s->V, (long long)s->K,
              word_of(in_names, (int)s->in), s->index == QUERN_I64 ? "_i64" : "",
-             s->value == QUERN_VALUE_PROB ? "" : s->value == QUERN_VALUE_LOGIT ? "_logit" : "_logprob",
+             s->value == QUERN_VALUE_PROB    ? ""
+             : s->value == QUERN_VALUE_LOGIT ? "_logit"
+                                             : "_logprob",
              s->norm == QUERN_NORM_TOPK ? "_topk" : "", s->temperature ? "_temperature" : "", s->lse ? "_lse" : "",
              s->token ? "_token" : "", s->batch_invariant ? "_invariant" : "", word_of(plan_names, c->value[PLAN]));
 }
@@ -452,13 +609,15 @@ static void add_spec_constants(const spec_t *s, qn_kernel_plan *k)
 static quern_status check_sm(const qn_arch *arch, const qn_kernel_plan *k)
 {
     if (k->threads * k->min_ctas > arch->max_threads_sm) {
-        return qn_fail(QUERN_NO_PLAN, "block=%d with ctas=%d: %s holds %d threads an SM", k->threads, k->min_ctas, arch->name,
-                       arch->max_threads_sm);
+        return qn_fail(QUERN_NO_PLAN, "block=%d with ctas=%d: %s holds %d threads an SM", k->threads, k->min_ctas,
+                       arch->name, arch->max_threads_sm);
     }
     if (k->dynamic_shared > arch->shared_cta || (int64_t)(k->dynamic_shared + 1024) * k->min_ctas > arch->shared_sm) {
-        return qn_fail(QUERN_NO_PLAN, "block=%d with ctas=%d needs %d × %d bytes of shared memory, %s has %d a CTA and %d an SM; "
-                       "lower local_k or ctas", k->threads, k->min_ctas, k->min_ctas, k->dynamic_shared, arch->name,
-                       arch->shared_cta, arch->shared_sm);
+        return qn_fail(QUERN_NO_PLAN,
+                       "block=%d with ctas=%d needs %d × %d bytes of shared memory, %s has %d a CTA and %d an SM; "
+                       "lower local_k or ctas",
+                       k->threads, k->min_ctas, k->min_ctas, k->dynamic_shared, arch->name, arch->shared_cta,
+                       arch->shared_sm);
     }
     return QUERN_OK;
 }
@@ -495,7 +654,8 @@ static quern_status check(const quern_spec *base)
 {
     const spec_t *s = (const spec_t *)base;
     if (s->K > s->V) {
-        return qn_fail(QUERN_CONFLICT, "K = %lld with V = %lld: K must be 1 … min(V, 2048)", (long long)s->K, (long long)s->V);
+        return qn_fail(QUERN_CONFLICT, "K = %lld with V = %lld: K must be 1 … min(V, 2048)", (long long)s->K,
+                       (long long)s->V);
     }
     return QUERN_OK;
 }

@@ -23,8 +23,8 @@
 #include "ops/family.h"
 #include "runtime/tuned.h"
 
-enum { QN_GENERATOR_VERSION = 1 }; // raise when the same plan means another kernel; it is in the key
-enum { QN_KEY_VERSION = 1 };       // of the key's own layout
+#define QN_GENERATOR_VERSION 1 // raise when the same plan means another kernel; it is in the key
+enum { QN_KEY_VERSION = 1 };   // of the key's own layout
 
 // The items of a key (base/key.h), in this order; one OPTION for each option.
 enum {

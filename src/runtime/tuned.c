@@ -8,6 +8,15 @@
 
 #include "runtime/private.h"
 
+// The generator's version too: with it the same configuration means another kernel.
+#define TEXT_OF(number) #number
+#define TEXT(macro)     TEXT_OF(macro)
+const char *qn_tuned_library(void)
+{
+    return TEXT(QUERN_VERSION_MAJOR) "." TEXT(QUERN_VERSION_MINOR) "." TEXT(QUERN_VERSION_PATCH) "-" TEXT(
+        QN_GENERATOR_VERSION);
+}
+
 const char *qn_tuned_word(qn_tuned_level level)
 {
     switch (level) {
@@ -58,7 +67,7 @@ qn_tune_device qn_fingerprint_device(const qn_fingerprint *fingerprint)
 
 void qn_tuned_read(quern *q, const char *spec_text, qn_tuned *tuned)
 {
-    *tuned = (qn_tuned){.list = QN_TUNE_LIST_INIT, .spec = spec_text, .library = quern_version()};
+    *tuned = (qn_tuned){.list = QN_TUNE_LIST_INIT, .spec = spec_text, .library = qn_tuned_library()};
     if (q->tuning == QUERN_TUNING_OFF) return;
     tuned->built_in = qn_tuned_built_in, tuned->built_in_count = qn_tuned_built_in_count;
     qn_process *process = qn_process_of(q);
@@ -163,7 +172,7 @@ qn_tuned_level qn_tuned_choose(const qn_tuned_view *view, const qn_family *famil
     char name[96] = "";
     place at, last;
     family->bucket_name(bucket, name, sizeof name);
-    bool found = view->tuned && next_place(view, arch, name, NULL, &at);
+    bool found = view->tuned && !qn_spec_has_one_config(family, spec) && next_place(view, arch, name, NULL, &at);
     while (found) {
         if (read_config(family, spec, arch, row_at(view->tuned, at.index), config)) return (qn_tuned_level)at.level;
         last = at;
@@ -210,7 +219,7 @@ static quern_status gather_all(gathering *g, const qn_tuned *tuned, const qn_fam
     char name[96];
     for (size_t bucket = 0; bucket < family->bucket_count; bucket++) {
         family->bucket_name(bucket, name, sizeof name);
-        for (size_t i = 0; i < row_count(tuned); i++) {
+        for (size_t i = 0; i < row_count(tuned) && !qn_spec_has_one_config(family, spec); i++) {
             if (!is_candidate(tuned, i, NULL, arch, name)) continue;
             if (read_config(family, spec, arch, row_at(tuned, i), &config)) QN_TRY(gather(g, &config));
         }

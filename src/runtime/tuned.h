@@ -4,7 +4,8 @@
 //
 //   (1) Reading never fails: a table that cannot be read has no results.
 //   (2) What was read is a snapshot: all plans of one prepare are made from it.
-//   (3) A result that this library does not understand, or whose plan is refused, is passed over for the next one.
+//   (3) A batch-invariant spec has one configuration for all sizes: results, which are by ranges of sizes, do not count.
+//   (4) A result that this library does not understand, or whose plan is refused, is passed over for the next one.
 #ifndef QN_RUNTIME_TUNED_H
 #define QN_RUNTIME_TUNED_H
 
@@ -20,6 +21,7 @@ typedef enum qn_tuned_level {
     QN_TUNED_BUILT_IN, // and in it this device, the same SM count, the architecture
     QN_TUNED_HEURISTIC = QN_TUNED_BUILT_IN + 3
 } qn_tuned_level;
+const char *qn_tuned_library(void);              // "0.1.0-1": version and generator, as results name them
 const char *qn_tuned_word(qn_tuned_level level); // "tuned (this device)", …
 
 // What a result is bound to, read from a device.
@@ -35,7 +37,7 @@ typedef struct qn_tuned {
     qn_tune_list list;           // from databases
     const qn_tune_row *built_in; // of any spec
     size_t built_in_count;       //
-    const char *spec, *library;  // library: this version
+    const char *spec, *library;  // library: qn_tuned_library()
 } qn_tuned;
 extern const qn_tune_row qn_tuned_built_in[]; // tuned_built_in.c, made by tools/built_in.sh
 extern const size_t qn_tuned_built_in_count;

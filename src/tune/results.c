@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/tuned.h"
+
 void qn_sizes_write(const qn_family *family, const void *sizes, qn_text *text)
 {
     for (size_t i = 0; i < family->size_count; i++) {
@@ -48,7 +50,7 @@ quern_status qn_tune_results(const qn_search *search, const qn_space *space, con
     QN_TRY(quern_spec_format(space->spec, spec, sizeof spec));
     space->family->bucket_name(space->bucket, bucket, sizeof bucket);
     qn_tune_row row = {.device = *device,
-                       .library = quern_version(),
+                       .library = qn_tuned_library(),
                        .arch = space->arch->name,
                        .spec = spec,
                        .bucket = bucket,

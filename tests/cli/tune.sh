@@ -8,7 +8,7 @@ results() { # LIBRARY CREATED BLOCK
     printf "$row" "$head" "$3" 4 best 5000 40 "$2" '' "$head" 512 2 slower 6500 60 "$2" '30.0 % slower, 5 replays' \
         "$head" 512 1 wrong 0 0 "$2" 'row 3, place 7'
 }
-version=$(quern --version | sed 's/quern //')
+version=$(quern --version | sed 's/quern //')-1
 t quern tune "$spec"
 t quern tune --list --db t.db
 results "$version" 1000 256 >t.txt
@@ -32,6 +32,12 @@ t quern show plan "$spec" --arch sm_90a --rows 8 --db t.db
 t quern tune --list --db t.db
 t_json quern tune --list --db t.db --json
 t_json quern tune --explain "$spec" --db t.db --json
+# a sealed database serves its results, frozen or not, and takes none
+t quern tune --import t.txt --db sealed.db
+t quern cache seal sealed.db
+t quern tune --import old.txt --db sealed.db
+t env QUERN_TUNE=frozen QUERN_SEALED=sealed.db quern show plan "$spec" --arch sm_90a --rows 8
+t env QUERN_TUNE=frozen quern show plan "$spec" --arch sm_90a --rows 8 --db t.db
 # what is refused
 t quern tune
 t quern tune --list --export x

@@ -14,6 +14,7 @@
 #include "cache/tune.h"
 #include "support/cache_fixture.h"
 #include "support/fake_driver.h"
+#include "support/fake_nvrtc.h"
 #include "support/runtime_fixture.h"
 
 static const int hopper[] = {90};
@@ -36,6 +37,7 @@ static int set_up(void **state)
     cache_folder_make(folder);
     snprintf(user_db, sizeof user_db, "%s/user.db", folder);
     snprintf(sealed_db, sizeof sealed_db, "%s/sealed.db", folder);
+    fake_nvrtc_install(13, 0);
     fake_driver_install(1, hopper);
     fake_driver_enter(fake_driver_context(0));
     assert_int_equal(qn_driver_load(NULL, &driver), QUERN_OK);
@@ -53,6 +55,7 @@ static int tear_down(void **state)
 {
     (void)state;
     fake_driver_remove();
+    fake_nvrtc_remove();
     cache_folder_remove(folder);
     return 0;
 }
@@ -66,7 +69,7 @@ static qn_tune_row row_of(const qn_tune_device *device, int block, int64_t creat
     char *text = config[next++ % 8];
     snprintf(text, sizeof config[0], "plan=stream block=%d ctas=1 local_k=4 unroll=2", block);
     return (qn_tune_row){.device = *device,
-                         .library = quern_version(),
+                         .library = qn_tuned_library(),
                          .arch = "sm_90a",
                          .spec = spec_text,
                          .bucket = bucket_text,
@@ -195,11 +198,11 @@ static void results_of_another_version_or_driver_are_kept_and_not_used(void **st
     assert_string_equal(choose_here().chosen, "heuristic");
 
     assert_int_equal(cache_sql_int(user_db, "SELECT count(*) FROM tune"), 2);
-    assert_false(qn_tuned_is_current(&version, quern_version(), &here, &why));
+    assert_false(qn_tuned_is_current(&version, qn_tuned_library(), &here, &why));
     assert_non_null(strstr(why, "version of Quern"));
-    assert_false(qn_tuned_is_current(&driver, quern_version(), &here, &why));
+    assert_false(qn_tuned_is_current(&driver, qn_tuned_library(), &here, &why));
     assert_non_null(strstr(why, "driver"));
-    assert_true(qn_tuned_is_current(&driver, quern_version(), NULL, &why)); // no device: any driver may come
+    assert_true(qn_tuned_is_current(&driver, qn_tuned_library(), NULL, &why)); // no device: any driver may come
 }
 
 static void a_configuration_that_has_no_plan_any_more_makes_way_for_the_next(void **state)
@@ -223,6 +226,26 @@ static void a_configuration_that_has_no_plan_any_more_makes_way_for_the_next(voi
         assert_int_equal(c.block, 256);
         assert_string_equal(c.chosen, "tuned (same architecture)");
     }
+}
+
+static void a_batch_invariant_spec_keeps_its_one_configuration(void **state)
+{
+    (void)state;
+    qn_tune_row row;
+    quern_warm_report report = QUERN_WARM_REPORT_INIT;
+    const quern_options options = runtime_options(user_db, NULL);
+    spec.batch_invariant = 1;
+    assert_int_equal(quern_spec_format(&spec.base, spec_text, sizeof spec_text), QUERN_OK);
+    row = row_of(&here, 128, 1);
+    put(user_db, &row);
+
+    assert_string_equal(choose_here().chosen, "heuristic");
+
+    quern *q = runtime_open(&options);
+    if (quern_warm(q, &spec.base, "sm_90a", &report) != QUERN_OK) fail_msg("%s", quern_message());
+    assert_int_equal(report.variants, 1);
+    assert_int_equal(report.kernels, 1);
+    quern_close(q);
 }
 
 static void frozen_does_not_read_the_users_table(void **state)
@@ -294,7 +317,7 @@ static void the_built_in_table_comes_after_databases_and_knows_no_driver(void **
                       .built_in = &built_in,
                       .built_in_count = 1,
                       .spec = spec_text,
-                      .library = quern_version()};
+                      .library = qn_tuned_library()};
     qn_tuned_view view = {.tuned = &tuned, .device = &here};
     qn_config config;
 
@@ -452,6 +475,7 @@ int main(void)
         TEST(another_architecture_spec_bucket_or_a_loser_does_not_count),
         TEST(results_of_another_version_or_driver_are_kept_and_not_used),
         TEST(a_configuration_that_has_no_plan_any_more_makes_way_for_the_next),
+        TEST(a_batch_invariant_spec_keeps_its_one_configuration),
         TEST(frozen_does_not_read_the_users_table),
         TEST(the_variable_says_the_same_and_an_option_wins),
         TEST(a_database_that_cannot_be_read_is_a_warning),

@@ -329,7 +329,7 @@ static void print_results(topk_bench *t)
     if (t->settings.json) {
         json_print(t->document);
         t->document = NULL;
-    } else {
+    } else if (table_rows(t->table) > 0) {
         bench_print_head("softmax_topk", &t->bench.device);
         printf("%d repeats\n\n", t->bench.repeats);
         table_print(t->table);

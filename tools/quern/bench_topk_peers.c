@@ -110,7 +110,9 @@ quern_status topk_ask_peers(bench_peers *peers, topk_run *r, const topk_measured
         cJSON_Delete(request);
         return status;
     }
-    QN_TRY(bench_peers_ask(peers, request, answer));
+    status = bench_peers_ask(peers, request, answer);
+    if (status != QUERN_OK)
+        return qn_fail_in(status, "%s, %lld rows of %s", r->spec_text, (long long)r->shape->rows, r->shape->data);
     cJSON *peer;
     cJSON_ArrayForEach(peer, cJSON_GetObjectItem(*answer, "peers")) add_ratios(peer, r, &measured->timing);
     return QUERN_OK;

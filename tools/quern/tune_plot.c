@@ -10,7 +10,7 @@
 #include "tune.h"
 #include "tune/space.h"
 
-enum { CELL_W = 58, CELL_H = 34, LEFT = 92, TOP = 74, BOTTOM = 58, RIGHT = 190, GAP = 24 };
+enum { CELL_W = 58, CELL_H = 34, LEFT = 92, TOP = 74, BOTTOM = 58, RIGHT = 230, GAP = 24 };
 
 typedef struct panel {
     const qn_family *family;

@@ -4,7 +4,6 @@
 //   (1) Candidates are compiled in a quern without a database; only a winner's kernels are kept.
 //   (2) SIGINT ends the search of this range, keeps what it found, and leaves the others out; a second one kills.
 #include <math.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -126,6 +125,10 @@ static quern_status add_jobs(tuning *t, const spec_item *item)
         return qn_fail(QUERN_UNSUPPORTED, "%s cannot be tuned: nothing is known here to check its results with",
                        item->spec.base.family);
     const qn_family *family = subject->family;
+    if (qn_spec_has_one_config(family, &item->spec.base))
+        return qn_fail(QUERN_CONFLICT,
+                       "%s: batch_invariant=1 has one configuration for all sizes and is not tuned by sizes",
+                       item->text);
     for (size_t i = 0; i < family->size_count; i++) listed |= list_of(t, family->sizes[i].name) != NULL;
     for (size_t bucket = 0; bucket < family->bucket_count; bucket++) {
         family->bucket_sizes(bucket, sizes);
@@ -338,7 +341,7 @@ static quern_status open_all(tuning *t)
     if (!tune_device(r->ordinal, t->device_name, &t->fingerprint)) return QUERN_DRIVER_ERROR;
     if (qn_environment("QUERN_TEMPLATES", false))
         command_note("$QUERN_TEMPLATES is set: its kernels are timed, and results are kept as those of quern %s",
-                     quern_version());
+                     qn_tuned_library());
     QN_TRY(command_open(&r->settings, &t->q));
     QN_TRY(open_scratch(t));
     t->jobs = calloc(MAX_JOBS, sizeof *t->jobs);

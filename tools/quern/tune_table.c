@@ -41,7 +41,7 @@ static const char *use_of(const judge *j, const qn_tune_row *row, bool is_built_
 {
     const char *why = "";
     const qn_tune_device *here = j->has_device ? &j->device : NULL;
-    if (!is_built_in && !qn_tuned_is_current(row, quern_version(), here, &why)) {
+    if (!is_built_in && !qn_tuned_is_current(row, qn_tuned_library(), here, &why)) {
         snprintf(out, bytes, "stale: %s", why);
         return out;
     }
@@ -227,7 +227,8 @@ static size_t count_stale(const qn_tune_list *list)
 {
     size_t stale = 0;
     const char *why;
-    for (size_t i = 0; i < list->count; i++) stale += !qn_tuned_is_current(&list->row[i], quern_version(), NULL, &why);
+    for (size_t i = 0; i < list->count; i++)
+        stale += !qn_tuned_is_current(&list->row[i], qn_tuned_library(), NULL, &why);
     return stale;
 }
 
@@ -244,7 +245,8 @@ int tune_import(tune_request *r, const char *file)
         printf("%lld ranges of sizes imported, %lld were measured here at the same time or later and stay\n",
                (long long)kept, (long long)passed_over);
         if (stale)
-            command_note("%zu results are of another version of Quern than %s: kept, not used", stale, quern_version());
+            command_note("%zu results are of another version of Quern than %s: kept, not used", stale,
+                         qn_tuned_library());
     }
     qn_text_fini(&content);
     qn_tune_list_fini(&list);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tile of bf16 by TMA and wgmma: out[64, 8] = a[64, 64] b[8, 64]^T and the sums of a's rows, by one warpgroup. FAULT
+// A tile of bf16 by TMA and wgmma: out[64, 8] = a[64, 64] b[8, 64]^T and weighted sums of a's rows, by one warpgroup. FAULT
 // plants what planted_faults_test.c looks for:
 //   1  the mbarrier expects one arrival too many
 //   2  a's rows are read without the swizzle
@@ -31,7 +31,7 @@ QN_DEVICE float row_sum(const TileA &a, u32 row)
     for (u32 column = 0; column < 64; column++) {
         u32 byte = row * 128 + column * 2;
         if (FAULT != 2) byte ^= (byte >> 7 & 7) << 4;
-        sum += __uint_as_float((u32)a.x[byte / 2] << 16);
+        sum += (float)(column + 1) * __uint_as_float((u32)a.x[byte / 2] << 16);
     }
     return sum;
 }
