@@ -10,7 +10,7 @@
  * This header is the manual. Read it from the top; stop when you have enough:
  *
  *     1  a complete program             6  launch, arguments by name       11  the host reference
- *     2  rules that hold everywhere     7  softmax_topk                    12  stores: a cache of your own
+ *     2  rules that hold everywhere     7  softmax_topk, 7.2 gate          12  stores: a cache of your own
  *     3  statuses and messages          8  warm: fill a cache, no GPU      13  a kernel of your own, same path
  *     4  open and close                 9  look inside: describe, image    14  counters
  *     5  specs, prepare, workspace     10  specs as text
@@ -390,6 +390,84 @@ typedef struct quern_softmax_topk_args {
  * SMALL_WORKSPACE, WRONG_FAMILY, LAUNCH_FAILED; then nothing was launched and no output touched. */
 QUERN_API quern_status quern_softmax_topk(const quern_op *op, const quern_softmax_topk_args *args,
                                           struct CUstream_st *stream);
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * 7.2  gate: which experts a token goes to, and with what weights, in one launch
+ *
+ *     logits[N, E]  →  weights[N, K], ids[N, K]
+ *
+ *     a = activation(logit)     score = a + bias     ids: the K best scores     weight = a / Σ a · scale
+ *
+ * Activation  sqrt_softplus: sqrt(max(x, 0) + log1p(e^-|x|)); sigmoid; softmax over all E. A number in f32: what rounds
+ *             to the same f32 is a tie. Within 8 ulp of f64 for every logit; subnormals are kept.
+ * Order       descending by score, equal scores by lowest id, so ids are always valid and distinct. A NaN (of the logit,
+ *             or of the bias) ranks below every number, lowest id first, has weight 0 and leaves the others alone.
+ * Bias        counts for the choice only; the weight is that of the activation itself. -inf is a score like others.
+ * Groups      n_group equal runs of experts, of which the topk_group with the largest sum of their two best scores are
+ *             kept (a group of one: its one; NaNs do not count; ties: lowest group). An expert of a dropped group is
+ *             never chosen, whatever the scores of the others.
+ * Weights     with renormalize: a / Σ a · scale over the K, 0 when the sum is 0; else a · scale.
+ * Softmax     a row with a NaN or +inf, or of nothing but -inf, has weights NaN and ids 0 … K-1.
+ * Given ids   (hash routing) weights of the experts that given_ids names; bias and groups have no part in it, and ids is
+ *             not written. An id outside [0, E) has weight NaN and leaves the others alone; ids may repeat.
+ *
+ * Bitwise equal from run to run. Any row strides, any base aligned to its element; rows whose logits begin at multiples
+ * of 16 bytes are read faster. N = 0: success, nothing launched. */
+typedef enum quern_act { QUERN_ACT_SQRT_SOFTPLUS = 0, QUERN_ACT_SIGMOID, QUERN_ACT_SOFTMAX } quern_act;
+
+typedef struct quern_gate_spec {
+    quern_spec base;
+    int64_t E;          /* experts: 1 … 1024. Required */
+    int64_t K;          /* chosen a token: 1 … min(32, E · topk_group / n_group). Required */
+    quern_dtype in;     /* of logits: QUERN_F32, QUERN_F16, QUERN_BF16. Required */
+    quern_act act;      /* QUERN_ACT_SQRT_SOFTPLUS (default), QUERN_ACT_SIGMOID, QUERN_ACT_SOFTMAX */
+    int bias;           /* 1: bias[E] is given */
+    int64_t n_group;    /* divides E. Default 1 */
+    int64_t topk_group; /* 1 … n_group. Default 1 */
+    int renormalize;    /* default 1 */
+    double scale;       /* default 1; kernels do not depend on it */
+    quern_dtype index;  /* of ids: QUERN_I32 (default), QUERN_I64 */
+    int given_ids;      /* 1: given_ids[N, K] is given and ids is not written */
+} quern_gate_spec;
+
+/* clang-format off */
+#define QUERN_GATE_SPEC_INIT { { sizeof(quern_gate_spec), "gate" }, 0, 0, QUERN_DTYPE_NONE, QUERN_ACT_SQRT_SOFTPLUS, 0, 1, 1, 1, 1.0, QUERN_I32, 0 }
+/* clang-format on */
+
+/* Sizes of one launch that are not in the spec: what variants are chosen by. */
+typedef struct quern_gate_sizes {
+    size_t size;
+    int64_t N; /* tokens: 0 … 2^31 - 1 */
+} quern_gate_sizes;
+
+#define QUERN_GATE_SIZES_INIT                                                                                          \
+    {                                                                                                                  \
+        sizeof(quern_gate_sizes), 0                                                                                    \
+    }
+
+typedef struct quern_gate_args {
+    quern_args base;
+    int64_t N;                  /* 0 … 2^31 - 1; 0 launches nothing */
+    const void *logits;         /* [N, E], spec.in */
+    int64_t logits_stride_N;    /* elements from a token to the next: 0 (= E) or ≥ E */
+    const float *bias;          /* [E], with spec.bias */
+    const int32_t *given_ids;   /* [N, K], with spec.given_ids */
+    int64_t given_ids_stride_N; /* 0 (= K) or ≥ K */
+    float *weights;             /* [N, K] */
+    int64_t weights_stride_N;   /* 0 (= K) or ≥ K */
+    void *ids;                  /* [N, K], spec.index; without spec.given_ids */
+    int64_t ids_stride_N;       /* 0 (= K) or ≥ K */
+    void *workspace;            /* none is needed: may be NULL */
+    size_t workspace_bytes;
+} quern_gate_args;
+
+/* clang-format off */
+#define QUERN_GATE_ARGS_INIT { { sizeof(quern_gate_args), "gate" }, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+/* clang-format on */
+
+/* Launches on the stream: one driver call. Fails with BAD_SIZE, BAD_STRIDE, MISSING_ARGUMENT, MISALIGNED, WRONG_FAMILY,
+ * LAUNCH_FAILED; then nothing was launched and no output touched. */
+QUERN_API quern_status quern_gate(const quern_op *op, const quern_gate_args *args, struct CUstream_st *stream);
 
 /* ---------------------------------------------------------------------------------------------------------------
  * 8  Warm: fill a cache on a host without a GPU */

@@ -47,6 +47,50 @@ QN_DEVICE float ex2(float x)
     return y;
 }
 
+// sqrt.approx.f32: relative error 2^-23; subnormals kept. All.
+QN_DEVICE float sqrt_approximate(float x)
+{
+    float y;
+    asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// sqrt.approx.ftz.f32: the same; subnormal arguments and results become 0. All.
+QN_DEVICE float sqrt_approximate_ftz(float x)
+{
+    float y;
+    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// rcp.approx.f32: 1 / x within 1 ulp; subnormals kept, ±0 gives ±inf, ±inf gives ±0. All.
+QN_DEVICE float reciprocal(float x)
+{
+    float y;
+    asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// rcp.approx.ftz.f32: the same; subnormal arguments and results become 0. All.
+QN_DEVICE float reciprocal_ftz(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// atom.shared.add.u32 of 1; returns what the word was. `nonzero` is any number of this thread but 0: it hides that all
+// threads add the same, for which the compiler would elect one of them, which takes longer when few threads come. All.
+QN_DEVICE u32 atomic_count_shared(u32 *word, u32 nonzero)
+{
+    u32 before;
+    asm volatile("{\n.reg .u32 one;\nmin.u32 one, %2, 1;\natom.shared.add.u32 %0, [%1], one;\n}"
+                 : "=r"(before)
+                 : "r"((u32)__cvta_generic_to_shared(word)), "r"(nonzero)
+                 : "memory");
+    return before;
+}
+
 // Natural logarithm, within 1 ulp, subnormals kept (the compiler's own sequence, lg2 and a polynomial). All.
 QN_DEVICE float log_natural(float x)
 {

@@ -50,6 +50,20 @@ static inline float ex2_ftz(float x)
     x = qm::flushed(x);
     return qm::flushed(qm::approximate((float)exp2((double)x), qm::unbits<unsigned>(qm::bits(x)), 2));
 }
+static inline float sqrt_approximate(float x)
+{
+    return qm::approximate(sqrtf(x), qm::unbits<unsigned>(qm::bits(x)), 1);
+}
+static inline float sqrt_approximate_ftz(float x) { return qm::flushed(sqrt_approximate(qm::flushed(x))); }
+static inline float reciprocal(float x)
+{
+    return qm::approximate((float)(1.0 / (double)x), qm::unbits<unsigned>(qm::bits(x)), 1);
+}
+static inline float reciprocal_ftz(float x) { return qm::flushed(reciprocal(qm::flushed(x))); }
+static inline unsigned atomic_count_shared(unsigned *word, unsigned nonzero, QM_HERE)
+{
+    return (unsigned)qm::atomic(qm::ATOMIC_ADD, qm::TYPE_U32, word, nonzero ? 1 : 0, 0, qm::RELAXED, QM_AT("atom.shared.add"));
+}
 static inline float log_natural(float x)
 {
     return qm::approximate((float)log((double)x), qm::unbits<unsigned>(qm::bits(x)), 1);

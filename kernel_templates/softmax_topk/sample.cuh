@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A threshold from a sample, before the stream. The maxima of SAMPLE vectors a thread, spread over the row in pieces of
 // 16 neighbours, are put into bins by key; the RANK-th largest of them bounds the candidates. RANK is chosen (ops) so
-// that rows whose winners lie anywhere come short of K candidates a few times in a million; the stream counts, and such
-// rows take the exact selection. Shares of no more than SAMPLE * THREADS vectors are sampled whole; with RANK = K the
+// that rows whose winners lie anywhere come short of K candidates about once in 10^5; the stream counts, and such rows
+// take the exact selection. Shares of no more than SAMPLE * THREADS vectors are sampled whole; with RANK = K the
 // threshold is then valid for certain: K vectors hold K elements that reach it.
 //
 // Ties: where the RANK-th maximum shares its key with many others, elements of that key are candidates only up to a

@@ -48,6 +48,7 @@ const char *qn_dtype_name(quern_dtype dtype)
 
 bool qn_tensor_is_given(const qn_family *family, const quern_spec *spec, const qn_tensor *tensor)
 {
+    if (tensor->unless && qn_spec_number(family, spec, tensor->unless) != 0) return false;
     return !tensor->flag || qn_spec_number(family, spec, tensor->flag) != 0;
 }
 
@@ -145,6 +146,7 @@ static quern_status check_tensor(const qn_tensor_layout *layout, const quern_spe
     bool empty;
 
     if (layout->flag && !qn_field_get(layout->flag, spec)) return QUERN_OK;
+    if (layout->unless && qn_field_get(layout->unless, spec)) return QUERN_OK;
     quern_dtype dtype = layout->dtype ? (quern_dtype)qn_field_get(layout->dtype, spec) : layout->tensor->dtype;
     size_t element = qn_dtype_bytes(dtype);
     QN_TRY(check_strides(layout, spec, args, (int64_t)element, &empty));

@@ -32,6 +32,7 @@ static void resolve(const qn_family *family, qn_args_layout *layout)
         qn_tensor_layout *to = &layout->tensor[i];
         to->tensor = tensor;
         if (tensor->flag) to->flag = qn_field_find(family->fields, family->field_count, tensor->flag);
+        if (tensor->unless) to->unless = qn_field_find(family->fields, family->field_count, tensor->unless);
         if (tensor->dtype == QUERN_DTYPE_NONE && tensor->dtype_field) {
             to->dtype = qn_field_find(family->fields, family->field_count, tensor->dtype_field);
         }

@@ -9,8 +9,9 @@ enum { QN_MAX_TENSORS = 24 };
 
 typedef struct qn_tensor_layout {
     const qn_tensor *tensor;
-    const qn_field *flag;  // of the spec; NULL: always given
-    const qn_field *dtype; // of the spec; NULL: the tensor's own
+    const qn_field *flag;   // of the spec; NULL: always given
+    const qn_field *unless; // of the spec; NULL: none that takes the tensor away
+    const qn_field *dtype;  // of the spec; NULL: the tensor's own
     size_t rank;
     struct {
         const qn_field *field; // of the spec; NULL: a size of the arguments, at args_offset

@@ -51,6 +51,7 @@ typedef struct qn_tensor {
     quern_dtype dtype;                 // QUERN_DTYPE_NONE: by dtype_field
     const char *dtype_field;           // a QN_ENUM field of the spec that holds a quern_dtype
     const char *flag;                  // the field that says the tensor is given; NULL = always
+    const char *unless;                // the field that says it is not; NULL = none
     size_t pointer_offset;             // in the argument structure
     size_t stride_offset[QN_MAX_RANK]; // of <name>_stride_<axis>, for each outer axis
     const char *doc;
@@ -142,7 +143,7 @@ typedef struct qn_family {
 } qn_family;
 
 // The list of families: the one line that a new family adds.
-#define QN_FAMILIES(X) X(softmax_topk)
+#define QN_FAMILIES(X) X(softmax_topk) X(gate)
 
 #define X(name) extern const qn_family qn_family_##name;
 QN_FAMILIES(X)

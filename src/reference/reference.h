@@ -10,6 +10,9 @@
 QN_FAMILIES(X)
 #undef X
 
+// The gate's activations of one token in f64, [E], before they are rounded: what its judge measures with.
+void qn_gate_activations(const quern_gate_spec *spec, const void *logits, double *a);
+
 // Stored numbers to f32 and back (round to nearest even, NaN kept).
 float qn_f16_to_f32(uint16_t bits);
 float qn_bf16_to_f32(uint16_t bits);

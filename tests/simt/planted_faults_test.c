@@ -273,7 +273,7 @@ static int close_all(void **state)
     return 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_missing_barrier_is_reported),
@@ -288,5 +288,6 @@ int main(void)
         cmocka_unit_test(an_overflow_that_is_not_repaired_is_reported),
         cmocka_unit_test(a_tile_used_before_it_is_there_is_reported),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, open_quern, close_all);
 }

@@ -72,6 +72,9 @@ static quern_status check_files(const arrays *a)
 {
     for (size_t i = 0; i < a->tensor_count; i++) {
         const bound_tensor *t = &a->tensor[i];
+        if (!t->given && t->file)
+            return qn_fail(QUERN_CONFLICT, "%s=%s is given, but a spec with %s=1 has no %s", t->tensor->name, t->file,
+                           t->tensor->unless ? t->tensor->unless : t->tensor->flag, t->tensor->name);
         if (t->given && !t->file && t->tensor->direction == QN_INPUT)
             return qn_fail(QUERN_UNKNOWN_ARGUMENT, "%s=FILE.npy is needed: %s", t->tensor->name, t->tensor->doc);
         for (size_t k = 0; k < i && t->file; k++)

@@ -15,12 +15,14 @@ static const struct {
     int (*run)(int argc, char **argv);
 } benches[] = {
     {"softmax_topk", bench_softmax_topk},
+    {"gate", bench_gate},
     {"runtime", bench_runtime},
     {"first-launch", bench_first_launch},
 };
 
 static const char text[] =
     "softmax_topk   time a call on a GPU, beside a plain read of the same bytes\n"
+    "gate           time a call on a GPU\n"
     "runtime        what the library itself costs: look-up, launch, first launch of a process, compile times\n"
     "first-launch   one sample of runtime's first launch, in this process\n"
     "'quern bench NAME --help' lists the options of each.\n";
@@ -28,13 +30,13 @@ static const char text[] =
 int command_bench(int argc, char **argv)
 {
     const command_option options[] = {COMMAND_OPTION_END};
-    const command_syntax syntax = {"quern bench softmax_topk|runtime|first-launch [options]", text, options};
+    const command_syntax syntax = {"quern bench softmax_topk|gate|runtime|first-launch [options]", text, options};
     int exit_status;
     for (size_t i = 0; i < QN_COUNT(benches); i++)
         if (argc > 1 && strcmp(argv[1], benches[i].name) == 0) return benches[i].run(argc - 1, argv + 1);
     if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
-    if (argc < 2) return command_usage("which bench? softmax_topk, runtime and first-launch are known");
-    return command_usage("there is no bench '%s': softmax_topk, runtime and first-launch are known", argv[1]);
+    if (argc < 2) return command_usage("which bench? softmax_topk, gate, runtime and first-launch are known");
+    return command_usage("there is no bench '%s': softmax_topk, gate, runtime and first-launch are known", argv[1]);
 }
 
 quern_status bench_open(const command_settings *settings, int ordinal, int repeats, bench *out)

@@ -11,6 +11,7 @@
 #include "tune/timing.h"
 
 int bench_softmax_topk(int argc, char **argv);
+int bench_gate(int argc, char **argv);
 int bench_runtime(int argc, char **argv);
 int bench_first_launch(int argc, char **argv);
 
