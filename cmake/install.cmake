@@ -20,4 +20,6 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/quern.pc DESTINATION ${CMAKE_INSTALL_L
 if(QUERN_BUILD_TOOLS)
   install(TARGETS quern_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/kernel_templates DESTINATION ${CMAKE_INSTALL_DATADIR}/quern)
+  install(FILES ${CMAKE_CURRENT_SOURCE_DIR}/tools/bench/peers.py ${CMAKE_CURRENT_SOURCE_DIR}/tools/bench/timing.py
+    ${CMAKE_CURRENT_SOURCE_DIR}/tools/bench/softmax_topk.py DESTINATION ${CMAKE_INSTALL_DATADIR}/quern/bench)
 endif()

@@ -63,6 +63,12 @@ rule "a family lacks a part" "$(for f in $families; do
   done
 done)"
 
+# ---- figures in the documents are those of the bench's report
+if command -v python3 >/dev/null; then
+  rule "a table differs from tools/bench/h200.json (tools/bench/tables.py mends it)" \
+    "$(python3 tools/bench/tables.py --check 2>&1 >/dev/null | head -5)"
+fi
+
 # ---- marks and paths
 rule "unfinished marks" "$(files '*.[ch]' '*.cu' '*.cuh' '*.cpp' '*.cmake' '*.sh' | grep -v '^tools/check.sh$' |
   xargs -r -d '\n' grep -nE '\b(TODO|FIXME|XXX|HACK)\b')"
