@@ -40,8 +40,10 @@ static void crash_entry()
     if (is_device(p) && device_check(p, 1, READ, text))
         fail_pc(crash_pc, "an access", "outside every buffer of device memory; %s", text.c_str());
     if (is_device(p)) fail_pc(crash_pc, "a store", "a store to an input");
-    fail_pc(crash_pc, "an access", "signal %d at address %p, which is no memory of the kernel", crash_signal,
-            crash_address);
+    Dl_info where = {};
+    dladdr(crash_pc, &where);
+    fail_pc(crash_pc, "an access", "signal %d at address %p, which is no memory of the kernel (in %s, %s)", crash_signal,
+            crash_address, where.dli_sname ? where.dli_sname : "a function", where.dli_fname ? where.dli_fname : "?");
 }
 
 #if defined(__x86_64__)

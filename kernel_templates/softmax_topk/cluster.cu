@@ -542,7 +542,7 @@ QN_NOINLINE float sum_together(const softmax_topk_params &p, i64 row, u32 rank, 
     const float sum = sum_against(part.row, part.begin, part.end, max, row_temperature(p, row), s.sums);
     if (thread_index() == 0) cluster_map(s.parts, 0)[rank] = sum;
     cluster_sync();
-    return warp_sum(lane_index() < CLUSTER ? s.parts[lane_index()] : 0.f);
+    return warp_sum(rank == 0 && lane_index() < CLUSTER ? s.parts[lane_index()] : 0.f);
 }
 
 // In CTA 0: the winners in order, from the lists or from the exact selection.

@@ -131,7 +131,7 @@ static void an_overflow_that_is_not_repaired_is_reported(void **state)
 {
     (void)state;
     static const fault f = { "overflow unrepaired", "m0_one_warp", "if (QN_UNLIKELY(!works)) exact_share(p, row, share.begin, share.end, need);",
-                             ";", BY_BOTH, "wrong result|nothing has written|outside every piece|use-after-poison" };
+                             ";", BY_BOTH, "wrong result|nothing has written|outside every piece|use-after-poison|race" };
     check_fault(&f);
 }
 
