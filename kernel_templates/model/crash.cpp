@@ -42,8 +42,8 @@ static void crash_entry()
     if (is_device(p)) fail_pc(crash_pc, "a store", "a store to an input");
     Dl_info where = {};
     dladdr(crash_pc, &where);
-    fail_pc(crash_pc, "an access", "signal %d at address %p, which is no memory of the kernel (in %s, %s)", crash_signal,
-            crash_address, where.dli_sname ? where.dli_sname : "a function", where.dli_fname ? where.dli_fname : "?");
+    fail_pc(crash_pc, "an access", "signal %d at address %p, which is no memory of the kernel (code in %s)", crash_signal,
+            crash_address, where.dli_fname ? where.dli_fname : "no file");
 }
 
 #if defined(__x86_64__)

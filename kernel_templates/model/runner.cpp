@@ -48,19 +48,17 @@ static bool write_all(const void *p, size_t bytes)
     return true;
 }
 
-// The object of the last launch stays open for the next.
-static std::string open_path;
-static void *object;
+// Objects stay open: AddressSanitizer goes on looking at the globals of those that were closed.
+static std::unordered_map<std::string, void *> objects;
+static void *object; // of this launch
 
 static std::string open_object(const std::string &path)
 {
-    if (object && path == open_path) return "";
-    if (object) dlclose(object);
+    void *&known = objects[path];
     launch.entry = nullptr;
-    object = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!object) return std::string("the kernel's object cannot be opened: ") + dlerror();
-    open_path = path;
-    return "";
+    if (!known) known = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    object = known;
+    return object ? "" : std::string("the kernel's object cannot be opened: ") + dlerror();
 }
 
 static std::string take_entry(size_t params_bytes)
