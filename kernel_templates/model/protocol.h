@@ -11,7 +11,7 @@
  * neither the kernel's random placement nor the sanitizers' shadows use. */
 #define QN_MODEL_WINDOW 0x7e9000000000ull
 #define QN_MODEL_WINDOW_BYTES (16ull << 30)
-#define QN_MODEL_WINDOWS 8 /* how many a process may try */
+#define QN_MODEL_WINDOWS 16 /* how many a process may try */
 
 enum { QN_MODEL_REQUEST = 0x716d7231, QN_MODEL_REPLY = 0x716d7032 };
 

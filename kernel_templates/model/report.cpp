@@ -208,6 +208,8 @@ void fail_pc(void *pc, const char *what, const char *format, ...)
     std::string text = formatted(format, list) + "\n";
     va_end(list);
     std::vector<void *> addresses = stack_addresses();
+    for (size_t i = 0; i < addresses.size(); i++) // what is inside of it is the model
+        if (addresses[i] == pc) addresses.erase(addresses.begin(), addresses.begin() + (long)i + 1);
     addresses.insert(addresses.begin(), pc);
     std::vector<Line> lines = code_lines(addresses);
     std::string place = printed("address %p", pc);

@@ -104,12 +104,13 @@ static int block_threads(const spec_t *s)
 
 static int block_shared(const spec_t *s)
 {
-    int threads = block_threads(s), warps = threads / 32, ratio = ceil_div(s->n_group, s->topk_group);
+    int threads = block_threads(s), warps = threads / 32, groups = is_grouped(s) ? (int)s->n_group : 1;
+    int ratio = is_grouped(s) ? ceil_div(s->n_group, s->topk_group) : 1;
     int wanted = (int)(s->K + s->K / 4 + 1) * ratio, unit = 32;
     while (unit > 2 && threads / unit < wanted) unit /= 2;
     int slots = 32 * (s->K <= 8 ? 1 : s->K <= 16 ? 2 : 4);
     return ceil_div(threads / unit, 4) * 16 + ceil_div(s->K, 4) * 16 + slots * 12 + threads * 8 +
-           (1 + (int)s->n_group + 2 * warps) * 4;
+           (1 + groups + 2 * warps) * 4;
 }
 
 // About what a thread needs to rank its candidates; without a cap in launch bounds that binds it is a little more.

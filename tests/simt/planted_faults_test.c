@@ -252,7 +252,7 @@ static void a_wrong_descriptor_stride_is_reported(void **state)
 static void a_tile_used_before_it_is_there_is_reported(void **state)
 {
     (void)state;
-    check_tile(5, BY_ACCESS, "in flight|without a wait");
+    check_tile(5, BY_ACCESS, "in flight|without a wait|nothing has written");
 }
 
 // ---- set-up

@@ -17,8 +17,8 @@ quern_status model_open(const model_settings *settings, model **out)
 {
     model *m = calloc(1, sizeof *m);
     if (!m) return qn_fail(QUERN_OUT_OF_MEMORY, "the model: %zu bytes", sizeof *m);
-    quern_status status = model_memory_open(&m->memory);
-    if (status == QUERN_OK) status = model_toolchain_open(&m->chain, settings);
+    quern_status status = model_toolchain_open(&m->chain, settings);
+    if (status == QUERN_OK) status = model_memory_open(&m->memory);
     if (status != QUERN_OK) {
         model_close(m);
         return status;
