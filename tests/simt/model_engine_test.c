@@ -351,7 +351,7 @@ static void a_compiler_that_does_not_exist_is_unsupported(void **state)
 {
     (void)state;
     model *m = NULL;
-    model_settings settings = { MODEL_PLAIN, "no-such-compiler", NULL, NULL };
+    model_settings settings = { .build = MODEL_PLAIN, .compiler = "no-such-compiler" };
 
     assert_int_equal(model_open(&settings, &m), QUERN_UNSUPPORTED);
 

@@ -276,6 +276,7 @@ static const char *const corners[] = {
     "gate E=1024 K=32 in=f32 bias=1",
     "gate E=1024 K=32 in=bf16 act=softmax bias=1 n_group=8 topk_group=3",
     "gate E=1000 K=16 in=bf16 bias=1 n_group=100 topk_group=7",
+    "gate E=16 K=14 in=f32 act=sigmoid bias=1 n_group=4 topk_group=4", // groups that drop none
     "gate E=512 K=16 in=f16 act=sigmoid bias=1 n_group=16 topk_group=2",
     "gate E=64 K=8 in=bf16 act=softmax given_ids=1 renormalize=0",
 };

@@ -39,6 +39,7 @@ typedef struct model_job { // a compile in the background
 
 typedef struct model_toolchain {
     model_build build;
+    bool quick_compile;
     char *words[MODEL_MAX_WORDS + 1]; // the compiler's command, ends with NULL
     char version[128];
     bool is_clang;

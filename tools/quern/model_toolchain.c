@@ -67,6 +67,7 @@ static void add_kernel_flags(command_line *line, const model_toolchain *chain)
     add_list(line, common_flags, QN_COUNT(common_flags));
     add_list(line, kernel_flags[chain->build], QN_COUNT(kernel_flags[0]));
     if (chain->build == MODEL_ACCESS && chain->is_clang) add_list(line, access_clang_flags, 2);
+    if (chain->quick_compile) add(line, "-O0"); // the last one counts
 }
 
 // ---- processes
@@ -175,6 +176,7 @@ quern_status model_toolchain_open(model_toolchain *chain, const model_settings *
 {
     memset(chain, 0, sizeof *chain);
     chain->build = settings->build;
+    chain->quick_compile = settings->quick_compile;
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     chain->jobs_limit = processors < 1 ? 1 : processors > MODEL_MAX_JOBS ? MODEL_MAX_JOBS : (int)processors;
     QN_TRY(model_files_folder(settings->templates, &chain->folder));
