@@ -86,7 +86,7 @@ static void run_both_orders(sweep *s, const hostile_case *c)
 
 static void sweep_cases(const char *name, const char *arch, model_build build, const char *compiler)
 {
-    sweep s = {.name = name, .m = simt_model_quick(build, compiler)};
+    sweep s = {.name = name, .m = simt_model(build, compiler)};
     assert_int_equal(qn_arch_find(arch, &s.arch), QUERN_OK);
     s.cases = hostile_cases(&s.count);
     for (size_t i = 0; i < s.count; i++) {
@@ -121,7 +121,7 @@ static void the_other_compiler_agrees(void **state)
     const char *other = strstr(model_compiler(simt_model_any(MODEL_PLAIN)), "clang") ? "g++" : "clang++";
     const model_build builds[] = {MODEL_ASAN, MODEL_ACCESS};
     for (size_t b = 0; b < QN_COUNT(builds); b++) {
-        sweep s = {.name = "the_other_compiler", .m = simt_model_quick(builds[b], other)};
+        sweep s = {.name = "the_other_compiler", .m = simt_model(builds[b], other)};
         assert_int_equal(qn_arch_find("sm_90a", &s.arch), QUERN_OK);
         s.cases = hostile_cases(&s.count);
         for (size_t i = 0; i < s.count; i++) {

@@ -12,25 +12,24 @@
 
 typedef struct opened {
     model_build build;
-    bool quick;
     const char *compiler;
     model *m;
 } opened;
 static opened models[MODEL_BUILDS * 4];
 static size_t model_count;
 
-static model *opened_model(model_build build, const char *compiler, bool quick)
+model *simt_model(model_build build, const char *compiler)
 {
     for (size_t i = 0; i < model_count; i++) {
         const char *other = models[i].compiler;
-        if (models[i].build == build && models[i].quick == quick && (compiler == other || (compiler && other && !strcmp(compiler, other))))
+        if (models[i].build == build && (compiler == other || (compiler && other && !strcmp(compiler, other))))
             return models[i].m;
     }
     char cache[600], templates[600];
     const char *source = getenv("QUERN_TEST_SOURCE"), *made = getenv("QUERN_TEST_BUILD");
     snprintf(templates, sizeof templates, "%s/kernel_templates", source ? source : ".");
     snprintf(cache, sizeof cache, "%s/model", made ? made : ".");
-    model_settings settings = { build, quick, compiler, source ? templates : NULL, made ? cache : NULL };
+    model_settings settings = { build, compiler, source ? templates : NULL, made ? cache : NULL };
     model *m = NULL;
     quern_status status = model_open(&settings, &m);
     if (status == QUERN_UNSUPPORTED) {
@@ -39,18 +38,8 @@ static model *opened_model(model_build build, const char *compiler, bool quick)
     }
     if (status != QUERN_OK) fail_msg("the model does not open: %s", quern_message());
     assert_true(model_count < QN_COUNT(models));
-    models[model_count++] = (opened){ build, quick, compiler, m };
+    models[model_count++] = (opened){ build, compiler, m };
     return m;
-}
-
-model *simt_model(model_build build, const char *compiler)
-{
-    return opened_model(build, compiler, false);
-}
-
-model *simt_model_quick(model_build build, const char *compiler)
-{
-    return opened_model(build, compiler, true);
 }
 
 model *simt_model_any(model_build build)

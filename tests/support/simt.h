@@ -16,8 +16,6 @@
 // The model of a build by a compiler ("g++", "clang++"; NULL: whichever there is), opened at the first call and kept.
 // Skips the running test when there is none, with the reason.
 model *simt_model(model_build build, const char *compiler);
-// The same, whose kernels are compiled without optimising: for sweeps over many specs, where compiling is most of the time.
-model *simt_model_quick(model_build build, const char *compiler);
 // Of a build by the first compiler found: $CXX, g++, clang++.
 model *simt_model_any(model_build build);
 void simt_close(void); // all of them

@@ -29,7 +29,6 @@ extern const char *const model_build_name[MODEL_BUILDS];
 
 typedef struct model_settings {
     model_build build;
-    bool quick_compile;    // do not optimise: a third of the compile, for launches that are over in no time
     const char *compiler;  // NULL: $CXX, else g++, else clang++
     const char *templates; // kernel_templates; NULL: $QUERN_TEMPLATES, the installed ones, the tree this was built from
     const char *cache;     // folder for compiled objects, made if missing; NULL: the user's cache, else a temporary one

@@ -32,14 +32,14 @@ void model_memory_close(model_memory *memory);
 // ---- model_toolchain.c
 
 typedef struct model_job { // a compile in the background
-    char object[33];       // hexadecimal hash: the object's name
+    char source[33];       // hexadecimal hash of the text, one of the object's names
+    char object[33];       // of the preprocessed text, the other
     char folder[512];      // where it works
     pid_t pid;             // 0: no job
 } model_job;
 
 typedef struct model_toolchain {
     model_build build;
-    bool quick_compile;
     char *words[MODEL_MAX_WORDS + 1]; // the compiler's command, ends with NULL
     char version[128];
     bool is_clang;

@@ -67,7 +67,6 @@ static void add_kernel_flags(command_line *line, const model_toolchain *chain)
     add_list(line, common_flags, QN_COUNT(common_flags));
     add_list(line, kernel_flags[chain->build], QN_COUNT(kernel_flags[0]));
     if (chain->build == MODEL_ACCESS && chain->is_clang) add_list(line, access_clang_flags, 2);
-    if (chain->quick_compile) add(line, "-O0"); // the last one counts
 }
 
 // ---- processes
@@ -176,7 +175,6 @@ quern_status model_toolchain_open(model_toolchain *chain, const model_settings *
 {
     memset(chain, 0, sizeof *chain);
     chain->build = settings->build;
-    chain->quick_compile = settings->quick_compile;
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     chain->jobs_limit = processors < 1 ? 1 : processors > MODEL_MAX_JOBS ? MODEL_MAX_JOBS : (int)processors;
     QN_TRY(model_files_folder(settings->templates, &chain->folder));
@@ -200,13 +198,14 @@ void model_toolchain_close(model_toolchain *chain)
     qn_text_fini(&chain->identity);
 }
 
-// ---- kernels
+// ---- kernels. A text is preprocessed first: texts that differ only in macros nobody asks (the architecture's number, for
+// a kernel without instructions of its own) and comments become the same object, compiled once.
 
-static quern_status object_name(const model_toolchain *chain, const char *source, char hex[33])
+static quern_status object_name(const model_toolchain *chain, char kind, const char *text, char hex[33])
 {
     qn_text key = QN_TEXT_INIT;
     qn_key_put_bytes(&key, 'i', chain->identity.bytes, chain->identity.length);
-    qn_key_put_string(&key, 's', source);
+    qn_key_put_string(&key, kind, text);
     quern_status status = qn_text_check(&key);
     if (status == QUERN_OK) {
         qn_hash hash = qn_hash_bytes(key.bytes, key.length);
@@ -221,30 +220,76 @@ static void object_path(const model_toolchain *chain, const char *hex, const cha
     snprintf(path, 600, "%s/%s%s", qn_text_string(&chain->cache), hex, suffix);
 }
 
-static model_job *job_of(model_toolchain *chain, const char *hex)
+static bool has_object(const model_toolchain *chain, const char *hex)
 {
-    for (size_t i = 0; i < MODEL_MAX_JOBS; i++)
-        if (chain->job[i].pid && !strcmp(chain->job[i].object, hex)) return &chain->job[i];
-    return NULL;
+    char path[600];
+    object_path(chain, hex, ".so", path);
+    return qn_file_exists(path);
 }
 
-static quern_status start_job(model_toolchain *chain, const char *source, const char *hex, model_job *job)
+// Gives an object a second name. That somebody else did so first is as good.
+static quern_status name_object(const model_toolchain *chain, const char *object, const char *source)
+{
+    char from[600], to[600];
+    object_path(chain, object, ".so", from);
+    object_path(chain, source, ".so", to);
+    if (link(from, to) == 0 || errno == EEXIST) return QUERN_OK;
+    return qn_fail(QUERN_FILE_ERROR, "%s: %s", to, strerror(errno));
+}
+
+// The text and what makes it C++, in the job's folder as unit.ii; its object's name.
+static quern_status preprocess(model_toolchain *chain, const char *source, model_job *job)
 {
     static const char unit[] = "#include \"kernel.cu\"\n#line 1 \"export\"\nQN_MODEL_EXPORT(QN_ENTRY)\n";
     command_line line = { { NULL }, 0 };
-    char shim[600], output[600];
+    char shim[600], made[600];
+    qn_text text = QN_TEXT_INIT;
 
-    QN_TRY(model_files_work(qn_text_string(&chain->cache), job->folder));
     QN_TRY(model_files_write(job->folder, "kernel.cu", source, strlen(source)));
     QN_TRY(model_files_write(job->folder, "unit.cpp", unit, sizeof unit - 1));
     snprintf(shim, sizeof shim, "%s/shim.h", qn_text_string(&chain->folder));
+    add_kernel_flags(&line, chain);
+    add(&line, "-include"), add(&line, shim), add(&line, "-E"), add(&line, "-o"), add(&line, "unit.ii"), add(&line, "unit.cpp");
+    QN_TRY(run_in(job->folder, &line, "a kernel did not compile for the model"));
+    snprintf(made, sizeof made, "%s/unit.ii", job->folder);
+    quern_status status = qn_file_read(made, &text);
+    if (status == QUERN_OK) status = object_name(chain, 'p', qn_text_string(&text), job->object);
+    qn_text_fini(&text);
+    return status;
+}
+
+static model_job *job_of(model_toolchain *chain, const char *source, const char *object)
+{
+    for (size_t i = 0; i < MODEL_MAX_JOBS; i++) {
+        model_job *job = &chain->job[i];
+        if (job->pid && ((source && !strcmp(job->source, source)) || (object && !strcmp(job->object, object)))) return job;
+    }
+    return NULL;
+}
+
+static quern_status start_compile(model_toolchain *chain, model_job *job)
+{
+    command_line line = { { NULL }, 0 };
+    char output[600];
     snprintf(output, sizeof output, "%s/log", job->folder);
     add_kernel_flags(&line, chain);
-    add(&line, "-include"), add(&line, shim), add(&line, "-shared"), add(&line, "-o"), add(&line, "kernel.so");
-    add(&line, "unit.cpp");
-    snprintf(job->object, sizeof job->object, "%s", hex);
-    quern_status status = model_spawn((char *const *)line.word, job->folder, output, &job->pid);
-    if (status != QUERN_OK) job->pid = 0, model_files_remove(job->folder);
+    add(&line, "-shared"), add(&line, "-o"), add(&line, "kernel.so"), add(&line, "unit.ii");
+    return model_spawn((char *const *)line.word, job->folder, output, &job->pid);
+}
+
+// Begins to compile a text, unless its object is there or on its way: then job->pid stays 0, and *made says which it is.
+static quern_status start_job(model_toolchain *chain, const char *source, const char *hex, model_job *job, bool *made)
+{
+    job->pid = 0;
+    snprintf(job->source, sizeof job->source, "%s", hex);
+    QN_TRY(model_files_work(qn_text_string(&chain->cache), job->folder));
+    quern_status status = preprocess(chain, source, job);
+    if (status == QUERN_OK) {
+        *made = has_object(chain, job->object);
+        if (*made) status = name_object(chain, job->object, hex);
+        else if (!job_of(chain, NULL, job->object)) status = start_compile(chain, job);
+    }
+    if (!job->pid) model_files_remove(job->folder);
     return status;
 }
 
@@ -260,6 +305,7 @@ static quern_status finish_job(model_toolchain *chain, model_job *job)
         snprintf(from, sizeof from, "%s/kernel.so", job->folder);
         object_path(chain, job->object, ".so", to);
         if (rename(from, to) != 0) status = qn_fail(QUERN_FILE_ERROR, "%s: %s", to, strerror(errno));
+        if (status == QUERN_OK) status = name_object(chain, job->object, job->source);
     }
     model_files_remove(job->folder);
     return status;
@@ -274,40 +320,43 @@ static int running_jobs(model_toolchain *chain)
         model_job *job = &chain->job[i];
         if (!job->pid) continue;
         bool ended = waitid(P_PID, (id_t)job->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == job->pid;
-        if (ended)
-            (void)finish_job(chain, job);
-        else
-            running++;
+        if (ended) (void)finish_job(chain, job);
+        else running++;
     }
     return running;
 }
 
 quern_status model_toolchain_begin(model_toolchain *chain, const char *source, bool *busy)
 {
-    char hex[33], path[600];
-    QN_TRY(object_name(chain, source, hex));
-    object_path(chain, hex, ".so", path);
+    char hex[33];
+    bool made;
+    QN_TRY(object_name(chain, 's', source, hex));
     *busy = false;
-    if (qn_file_exists(path) || job_of(chain, hex)) return QUERN_OK;
+    if (has_object(chain, hex) || job_of(chain, hex, NULL)) return QUERN_OK;
     *busy = running_jobs(chain) >= chain->jobs_limit;
     for (size_t i = 0; i < MODEL_MAX_JOBS && !*busy; i++)
-        if (!chain->job[i].pid) return start_job(chain, source, hex, &chain->job[i]);
+        if (!chain->job[i].pid) return start_job(chain, source, hex, &chain->job[i], &made);
     return QUERN_OK;
+}
+
+static quern_status make_object(model_toolchain *chain, const char *source, const char *hex)
+{
+    model_job own = { .pid = 0 }, *job = job_of(chain, hex, NULL);
+    bool made = false;
+    if (job) return finish_job(chain, job);
+    QN_TRY(start_job(chain, source, hex, &own, &made));
+    if (own.pid) return finish_job(chain, &own);
+    if (made) return QUERN_OK;
+    QN_TRY(finish_job(chain, job_of(chain, NULL, own.object)));
+    return name_object(chain, own.object, hex);
 }
 
 quern_status model_toolchain_object(model_toolchain *chain, const char *source, qn_text *object)
 {
     char hex[33], path[600];
-    QN_TRY(object_name(chain, source, hex));
+    QN_TRY(object_name(chain, 's', source, hex));
+    if (!has_object(chain, hex)) QN_TRY(make_object(chain, source, hex));
     object_path(chain, hex, ".so", path);
-    if (!qn_file_exists(path)) {
-        model_job *job = job_of(chain, hex), own = { "", "", 0 };
-        if (!job) {
-            job = &own;
-            QN_TRY(start_job(chain, source, hex, job));
-        }
-        QN_TRY(finish_job(chain, job));
-    }
     qn_text_puts(object, path);
     return qn_text_check(object);
 }
