@@ -31,6 +31,9 @@ foreach(label unit gpu simt fault)
     endif()
     set_tests_properties(${label}/${name} PROPERTIES LABELS "${labels}" TIMEOUT 1800
       ENVIRONMENT "QUERN_TEST_SOURCE=${CMAKE_CURRENT_SOURCE_DIR};QUERN_TEST_BUILD=${CMAKE_BINARY_DIR}")
+    if(label STREQUAL gpu)
+      set_tests_properties(${label}/${name} PROPERTIES SKIP_REGULAR_EXPRESSION "skipped: no device")
+    endif()
   endforeach()
 endforeach()
 

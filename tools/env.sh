@@ -1,4 +1,5 @@
 # Sourced by demo.sh and test.sh: $root, $build, the set-up, and NVRTC from the build folder where the wheels brought it.
+umask 022 # whatever the caller's: a folder that others may write to is refused as a cache
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${QUERN_BUILD:-$root/build}
 "$root/tools/deps.sh" "$build"

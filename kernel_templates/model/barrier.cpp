@@ -29,8 +29,7 @@ static void complete(Barrier &b, int id, Lane *last, bool waits, Place at)
 {
     const Warp *first = &last->cta->cluster->warps[last->cta->rank * b.arrived.size()];
     for (size_t w = 0; w < b.arrived.size(); w++)
-        if (b.arrived[w] && (first[w].live & ~b.arrived[w]))
-            fail(at, "barrier %d is full with parts of warps", id);
+        if (b.arrived[w] && (first[w].live & ~b.arrived[w])) fail(at, "barrier %d is full with parts of warps", id);
     Warp *joined = nullptr;
     for (Lane *l : b.waiting) {
         if (l->warp != joined) acquire_from(joined = l->warp, b.clock);

@@ -31,7 +31,8 @@ static bool in_kernel(void *pc)
 static void crash_entry()
 {
     if (crash_signal == SIGVTALRM)
-        fail_pc(crash_pc, "a loop", "no lane has waited for %d seconds of processor time: a loop that never waits", (int)TICK_SECONDS);
+        fail_pc(crash_pc, "a loop", "no lane has waited for %d seconds of processor time: a loop that never waits",
+                (int)TICK_SECONDS);
     const Lane *a = current();
     const char *p = static_cast<const char *>(crash_address);
     if (p < a->fibre.stack && p >= a->fibre.stack - 4096)
@@ -42,8 +43,8 @@ static void crash_entry()
     if (is_device(p)) fail_pc(crash_pc, "a store", "a store to an input");
     Dl_info where = {};
     dladdr(crash_pc, &where);
-    fail_pc(crash_pc, "an access", "signal %d at address %p, which is no memory of the kernel (code in %s)", crash_signal,
-            crash_address, where.dli_fname ? where.dli_fname : "no file");
+    fail_pc(crash_pc, "an access", "signal %d at address %p, which is no memory of the kernel (code in %s)",
+            crash_signal, crash_address, where.dli_fname ? where.dli_fname : "no file");
 }
 
 #if defined(__x86_64__)
@@ -53,12 +54,27 @@ static void redirect(ucontext_t *context)
     context->uc_mcontext.gregs[REG_RSP] = (greg_t)(top - 8);
     context->uc_mcontext.gregs[REG_RIP] = (greg_t) reinterpret_cast<uintptr_t>(crash_entry);
 }
-static void *pc_of(const ucontext_t *context) { return reinterpret_cast<void *>(context->uc_mcontext.gregs[REG_RIP]); }
-static void **frame_of(const ucontext_t *context) { return reinterpret_cast<void **>(context->uc_mcontext.gregs[REG_RBP]); }
+static void *pc_of(const ucontext_t *context)
+{
+    return reinterpret_cast<void *>(context->uc_mcontext.gregs[REG_RIP]);
+}
+static void **frame_of(const ucontext_t *context)
+{
+    return reinterpret_cast<void **>(context->uc_mcontext.gregs[REG_RBP]);
+}
 #else
-static void redirect(ucontext_t *) { _exit(5); }
-static void *pc_of(const ucontext_t *) { return nullptr; }
-static void **frame_of(const ucontext_t *) { return nullptr; }
+static void redirect(ucontext_t *)
+{
+    _exit(5);
+}
+static void *pc_of(const ucontext_t *)
+{
+    return nullptr;
+}
+static void **frame_of(const ucontext_t *)
+{
+    return nullptr;
+}
 #endif
 
 static void on_signal(int number, siginfo_t *info, void *context)

@@ -9,15 +9,20 @@
 // ---- shared memory: the scope counts as the device does, each piece has a place of its own
 
 #define QN_SHARED_FIRST size_t qn_at = 0
-#define QN_SHARED(Type, name) \
-    Type &name = *static_cast<Type *>(::qm::shared_take(qn_at, sizeof(Type), alignof(Type), {__FILE__, __LINE__, "QN_SHARED"}))
-#define QN_SHARED_ARRAY(Type, name, count) \
-    Type *name = static_cast<Type *>(::qm::shared_take(qn_at, sizeof(Type) * (count), alignof(Type), {__FILE__, __LINE__, "QN_SHARED_ARRAY"}))
+#define QN_SHARED(Type, name)                                                                                          \
+    Type &name =                                                                                                       \
+        *static_cast<Type *>(::qm::shared_take(qn_at, sizeof(Type), alignof(Type), {__FILE__, __LINE__, "QN_SHARED"}))
+#define QN_SHARED_ARRAY(Type, name, count)                                                                             \
+    Type *name = static_cast<Type *>(                                                                                  \
+        ::qm::shared_take(qn_at, sizeof(Type) * (count), alignof(Type), {__FILE__, __LINE__, "QN_SHARED_ARRAY"}))
 
 // ---- arithmetic
 
 namespace qm {
-static inline float flushed(float x) { return __builtin_fabsf(x) < 0x1p-126f ? __builtin_copysignf(0.f, x) : x; }
+static inline float flushed(float x)
+{
+    return __builtin_fabsf(x) < 0x1p-126f ? __builtin_copysignf(0.f, x) : x;
+}
 static inline float half_value(unsigned short h)
 {
     unsigned sign = (h & 0x8000u) << 16, exponent = h >> 10 & 31, fraction = h & 0x3FFu;
@@ -26,7 +31,10 @@ static inline float half_value(unsigned short h)
     float tiny = (float)fraction * 0x1p-24f;
     return sign ? -tiny : tiny;
 }
-static inline float bf16_value(unsigned h) { return unbits<float>((h & 0xFFFFu) << 16); }
+static inline float bf16_value(unsigned h)
+{
+    return unbits<float>((h & 0xFFFFu) << 16);
+}
 
 // The larger of two 16-bit floats as they are stored: either NaN gives the canonical one, -0 is below +0.
 static inline unsigned larger(unsigned a, unsigned b, unsigned infinity)
@@ -54,15 +62,22 @@ static inline float sqrt_approximate(float x)
 {
     return qm::approximate(sqrtf(x), qm::unbits<unsigned>(qm::bits(x)), 1);
 }
-static inline float sqrt_approximate_ftz(float x) { return qm::flushed(sqrt_approximate(qm::flushed(x))); }
+static inline float sqrt_approximate_ftz(float x)
+{
+    return qm::flushed(sqrt_approximate(qm::flushed(x)));
+}
 static inline float reciprocal(float x)
 {
     return qm::approximate((float)(1.0 / (double)x), qm::unbits<unsigned>(qm::bits(x)), 1);
 }
-static inline float reciprocal_ftz(float x) { return qm::flushed(reciprocal(qm::flushed(x))); }
+static inline float reciprocal_ftz(float x)
+{
+    return qm::flushed(reciprocal(qm::flushed(x)));
+}
 static inline unsigned atomic_count_shared(unsigned *word, unsigned nonzero, QM_HERE)
 {
-    return (unsigned)qm::atomic(qm::ATOMIC_ADD, qm::TYPE_U32, word, nonzero ? 1 : 0, 0, qm::RELAXED, QM_AT("atom.shared.add"));
+    return (unsigned)qm::atomic(qm::ATOMIC_ADD, qm::TYPE_U32, word, nonzero ? 1 : 0, 0, qm::RELAXED,
+                                QM_AT("atom.shared.add"));
 }
 static inline float log_natural(float x)
 {
@@ -72,7 +87,10 @@ static inline unsigned u32_saturated(float x)
 {
     return !(x > 0.f) ? 0u : x >= 4294967296.f ? 0xFFFFFFFFu : (unsigned)x;
 }
-static inline float f32_from_f16(unsigned short bits) { return qm::half_value(bits); }
+static inline float f32_from_f16(unsigned short bits)
+{
+    return qm::half_value(bits);
+}
 
 static inline float max_or_nan(float a, float b)
 {
@@ -81,8 +99,14 @@ static inline float max_or_nan(float a, float b)
 
 // ---- pairs of 16-bit floats
 
-static inline unsigned max_or_nan_bf16x2(unsigned a, unsigned b) { return qm::larger_pair(a, b, 0x7F80); }
-static inline unsigned max_or_nan_f16x2(unsigned a, unsigned b) { return qm::larger_pair(a, b, 0x7C00); }
+static inline unsigned max_or_nan_bf16x2(unsigned a, unsigned b)
+{
+    return qm::larger_pair(a, b, 0x7F80);
+}
+static inline unsigned max_or_nan_f16x2(unsigned a, unsigned b)
+{
+    return qm::larger_pair(a, b, 0x7C00);
+}
 static inline bool either_not_less_bf16x2(unsigned a, unsigned b)
 {
     return !(qm::bf16_value(a) < qm::bf16_value(b)) || !(qm::bf16_value(a >> 16) < qm::bf16_value(b >> 16));
@@ -108,7 +132,10 @@ template <class T> static inline T load_l2(const T *word, QM_HERE)
     return *word;
 }
 static inline void prefetch_l2(const void *) {}
-static inline void fence_device(QM_HERE) { qm::thread_fence(QM_AT("fence.acq_rel.gpu")); }
+static inline void fence_device(QM_HERE)
+{
+    qm::thread_fence(QM_AT("fence.acq_rel.gpu"));
+}
 static inline unsigned atomic_increment_wrapped(unsigned *word, unsigned last, QM_HERE)
 {
     return (unsigned)qm::atomic(qm::ATOMIC_INC, qm::TYPE_U32, word, last, 0, qm::RELAXED, QM_AT("atom.inc"));
@@ -123,13 +150,25 @@ static inline bool block_any(bool value, QM_HERE)
 
 // ---- clusters
 
-static inline unsigned cluster_rank() { return qm::self->rank; }
+static inline unsigned cluster_rank()
+{
+    return qm::self->rank;
+}
 template <class T> static inline T *cluster_map(T *place, unsigned rank, QM_HERE)
 {
     return static_cast<T *>(qm::map_shared(const_cast<std::remove_const_t<T> *>(place), rank, QM_AT("mapa")));
 }
-static inline void cluster_arrive_relaxed(QM_HERE) { qm::cluster_arrive(QM_AT("barrier.cluster.arrive.relaxed"), false); }
-static inline void cluster_arrive(QM_HERE) { qm::cluster_arrive(QM_AT("barrier.cluster.arrive.release")); }
-static inline void cluster_wait(QM_HERE) { qm::cluster_wait(QM_AT("barrier.cluster.wait.acquire")); }
+static inline void cluster_arrive_relaxed(QM_HERE)
+{
+    qm::cluster_arrive(QM_AT("barrier.cluster.arrive.relaxed"), false);
+}
+static inline void cluster_arrive(QM_HERE)
+{
+    qm::cluster_arrive(QM_AT("barrier.cluster.arrive.release"));
+}
+static inline void cluster_wait(QM_HERE)
+{
+    qm::cluster_wait(QM_AT("barrier.cluster.wait.acquire"));
+}
 
 #endif

@@ -34,8 +34,8 @@ struct Place {
 
 // Last parameters of every instruction's body, and the Place made of them:
 //     static inline void bar_sync(int id, int threads, QM_HERE) { qm::barrier(id, threads, true, QM_AT("bar.sync")); }
-#define QM_HERE const char *qm_file = __builtin_FILE(), int qm_line = __builtin_LINE()
-#define QM_PASS qm_file, qm_line
+#define QM_HERE     const char *qm_file = __builtin_FILE(), int qm_line = __builtin_LINE()
+#define QM_PASS     qm_file, qm_line
 #define QM_AT(what) (::qm::Place{qm_file, qm_line, what})
 
 // Reports a fault of the kernel: text, place, block, warp, lane, the positions of all warps. Ends the case.
@@ -73,8 +73,8 @@ const Limits &limits();
 // The operands of all lanes, for the function that carries the operation out: lane l gave the address operand[l] (null
 // outside the mask). of<T>(l) reads and writes them in place; the lanes wait meanwhile.
 struct Gather {
-    u32 mask;            // lanes of the warp; a warpgroup has all of them
-    unsigned lanes;      // 32 or 128
+    u32 mask;       // lanes of the warp; a warpgroup has all of them
+    unsigned lanes; // 32 or 128
     void *operand[128];
     Place at;
     bool has(unsigned lane) const { return operand[lane] != nullptr; }
@@ -90,8 +90,20 @@ void warp_op(u32 mask, void *operand, Carry carry, Place at);
 void warpgroup_op(void *operand, Carry carry, Place at);
 
 // Ready-made ones (collectives.cpp). A shuffle reads lane `from`, or keeps its own value; match: all or any.
-enum AtomicOp { ATOMIC_ADD, ATOMIC_MIN, ATOMIC_MAX, ATOMIC_AND, ATOMIC_OR, ATOMIC_XOR, ATOMIC_INC, ATOMIC_DEC, ATOMIC_EXCH, ATOMIC_CAS,
-                ATOMIC_LOAD, ATOMIC_STORE };
+enum AtomicOp {
+    ATOMIC_ADD,
+    ATOMIC_MIN,
+    ATOMIC_MAX,
+    ATOMIC_AND,
+    ATOMIC_OR,
+    ATOMIC_XOR,
+    ATOMIC_INC,
+    ATOMIC_DEC,
+    ATOMIC_EXCH,
+    ATOMIC_CAS,
+    ATOMIC_LOAD,
+    ATOMIC_STORE
+};
 u64 shuffle(u32 mask, u64 value, unsigned from, bool own, Place at);
 u32 ballot(u32 mask, bool value, Place at);
 u32 reduce(AtomicOp op, bool is_signed, u32 mask, u32 value, Place at); // ATOMIC_ADD … ATOMIC_XOR
@@ -114,9 +126,9 @@ void *map_shared(const void *p, unsigned rank, Place at); // the same offset in 
 // which know nothing of those gaps, count against the launch's shared memory.
 void *shared_take(size_t &offset, size_t bytes, size_t align, Place at);
 bool is_shared(const void *p);
-unsigned shared_rank(const void *p);             // the CTA of its cluster that owns these bytes
-u32 shared_address(const void *p, Place at);     // 32 bits, as instructions and descriptors have it: rank << 24 | offset
-void *shared_pointer(u32 address, Place at);     // the way back; reports an address that is in no piece
+unsigned shared_rank(const void *p);         // the CTA of its cluster that owns these bytes
+u32 shared_address(const void *p, Place at); // 32 bits, as instructions and descriptors have it: rank << 24 | offset
+void *shared_pointer(u32 address, Place at); // the way back; reports an address that is in no piece
 
 // ---- memory, from an instruction's body
 
@@ -149,15 +161,16 @@ enum AtomicType { TYPE_U32, TYPE_S32, TYPE_U64, TYPE_S64, TYPE_F32, TYPE_U16 };
 enum Order { RELAXED = 0, ACQUIRE = 1, RELEASE = 2, ACQ_REL = 3 };
 // One atomic operation; value and result are bit patterns. Other lanes may run before it, none in the middle.
 u64 atomic(AtomicOp op, AtomicType type, void *p, u64 value, u64 compare, Order order, Place at);
-void thread_fence(Place at);       // membar, fence.acq_rel: also makes relaxed atomics around it release and acquire
-void fence_proxy_async(Place at);  // generic accesses of this lane before it are seen by asynchronous readers after it
-void spin(Place at);               // the step of a loop that polls: lets everyone else run
+void thread_fence(Place at);      // membar, fence.acq_rel: also makes relaxed atomics around it release and acquire
+void fence_proxy_async(Place at); // generic accesses of this lane before it are seen by asynchronous readers after it
+void spin(Place at);              // the step of a loop that polls: lets everyone else run
 
 // ---- mbarriers (8 bytes of shared memory, own or a peer's; state in a table, the bytes hold a mark)
 
 void mbarrier_init(void *bar, u32 count, Place at);
 void mbarrier_inval(void *bar, Place at);
-u64 mbarrier_arrive(void *bar, u32 count, u32 expect_tx, bool drop, Place at); // expect-tx first; returns the state before
+u64 mbarrier_arrive(void *bar, u32 count, u32 expect_tx, bool drop,
+                    Place at); // expect-tx first; returns the state before
 void mbarrier_expect_tx(void *bar, u32 bytes, Place at);
 void mbarrier_complete_tx(void *bar, u32 bytes, Place at); // by an instruction of the kernel (st.async has its own)
 bool mbarrier_test_parity(void *bar, u32 parity, bool may_block, Place at); // try_wait blocks, and may fail by seed
@@ -178,7 +191,7 @@ void async_source(Async *op, const void *p, size_t bytes, bool proxy);
 void async_target(Async *op, void *p, size_t bytes, bool proxy);
 // Registers of a lane (any lane of the operation): hidden until that lane's wait for the group, which shows them.
 void async_registers(Async *op, unsigned thread, void *p, size_t bytes);
-void async_signal_tx(Async *op, void *bar, u32 bytes);   // complete_tx on landing; several mbarriers for multicast
+void async_signal_tx(Async *op, void *bar, u32 bytes);     // complete_tx on landing; several mbarriers for multicast
 void async_signal_arrive(Async *op, void *bar, u32 count); // arrive on landing
 // Joins the open group of a thread of this CTA (the issuing one, or each lane of the warp operation).
 enum GroupKind { GROUP_CP_ASYNC, GROUP_BULK, GROUP_WGMMA, GROUP_KINDS };
@@ -218,8 +231,9 @@ void *cta_state(const void *key, size_t bytes, void (*end)(void *state, Place at
 // ---- registers, approximations, chance
 
 void set_max_registers(unsigned count, bool increase, Place at); // checked, has no effect
-float approximate(float exact, u32 input, unsigned ulps); // moved by at most ulps; depends on seed, input and nothing else
-u32 choose(u32 count, u64 key); // 0…count-1 by seed and key: where the manual leaves a choice to the hardware
+float approximate(float exact, u32 input,
+                  unsigned ulps); // moved by at most ulps; depends on seed, input and nothing else
+u32 choose(u32 count, u64 key);   // 0…count-1 by seed and key: where the manual leaves a choice to the hardware
 
 template <class T> u64 bits(T value)
 {

@@ -4,7 +4,8 @@
 
 extern "C" {
 __attribute__((weak)) void __sanitizer_start_switch_fiber(void **fake, const void *bottom, size_t bytes);
-__attribute__((weak)) void __sanitizer_finish_switch_fiber(void *fake, const void **bottom_before, size_t *bytes_before);
+__attribute__((weak)) void __sanitizer_finish_switch_fiber(void *fake, const void **bottom_before,
+                                                           size_t *bytes_before);
 }
 
 namespace qm {

@@ -68,7 +68,7 @@ struct Warp {
     Lane *lane = nullptr; // its 32
     unsigned index = 0;   // of the cluster
     u32 ready = 0, live = 0;
-    u32 gave_way = 0; // lanes that have polled since the others could go on
+    u32 gave_way = 0;          // lanes that have polled since the others could go on
     std::vector<WarpOp *> ops; // incomplete ones
     u32 synchronised = 1, released = 1;
     Clock clock;
@@ -85,9 +85,9 @@ struct Barrier {
 };
 
 struct Piece {
-    size_t offset;  // as the kernel's text counts: without gaps
+    size_t offset; // as the kernel's text counts: without gaps
     size_t bytes, align;
-    size_t at;      // in the arena
+    size_t at; // in the arena
 };
 
 struct CtaState {
@@ -157,7 +157,7 @@ struct Launch {
 };
 extern Launch launch;
 enum Build { BUILD_PLAIN, BUILD_ASAN, BUILD_MSAN };
-extern Build build;    // by the sanitizer that is linked in
+extern Build build;   // by the sanitizer that is linked in
 extern bool checking; // races, unwritten bytes, data in flight: the access build
 
 struct Counts {
@@ -171,8 +171,8 @@ Lane *current();                  // the running lane
 std::vector<Cluster> &clusters(); // resident ones
 void wait_at(Place at);           // this lane blocks until wake()
 void wake(Lane *lane);
-void give_way();                  // this lane stays ready, others go first
-void leave_case();                // this lane goes to the main stack and is never come back to
+void give_way();   // this lane stays ready, others go first
+void leave_case(); // this lane goes to the main stack and is never come back to
 extern Fibre main_fibre;
 
 // ---- report.cpp
@@ -199,7 +199,8 @@ void join(Clock &into, const Clock &from);
 Event event_now(const Lane *lane, bool atomic);
 unsigned event_lane(Event e);
 u32 event_synchronised(Event e);
-bool event_ordered(Event e, Event mine, const Lane *lane); // did e happen before the lane's `mine`, or do both atomically?
+bool event_ordered(Event e, Event mine,
+                   const Lane *lane); // did e happen before the lane's `mine`, or do both atomically?
 
 // ---- shared.cpp
 enum { ARENA_BYTES = 512 << 10, MAX_CLUSTER = 16 };
@@ -227,24 +228,23 @@ void access_piece(const void *p, size_t bytes);
 void access_end(Cta *cta, Place at);
 void access_mbarrier(const void *p, bool live);
 void access_source(const void *p, size_t bytes, bool begins, bool proxy, Place at);
-void access_target(const void *p, size_t bytes, bool proxy, Place at); // in flight from now on
+void access_target(const void *p, size_t bytes, bool proxy, Place at);          // in flight from now on
 void access_landed(const void *p, size_t bytes, const Mbarrier *by, u64 phase); // by null: until access_claimed
-void access_tracked(const void *p, size_t bytes, const Mbarrier *by);   // until claimed: by waiters of this mbarrier too
-void access_claimed(const void *p, size_t bytes);                       // this lane waited for them: as if it wrote them
+void access_tracked(const void *p, size_t bytes, const Mbarrier *by); // until claimed: by waiters of this mbarrier too
+void access_claimed(const void *p, size_t bytes);                     // this lane waited for them: as if it wrote them
 void access_checked(const void *p, size_t bytes, Access access, Place at, void *pc);
 
 // ---- mbarrier.cpp
 void mbarrier_signal(void *bar, u32 arrivals, u32 bytes, Place at); // by the copy engine
 Mbarrier *mbarrier_find(Cluster *cluster, void *bar);
 bool mbarrier_raise(void *bar, u32 count, Place at); // more pending arrivals; false: too many
-void mbarrier_check(void *bar, Place at);             // it is one, and alive
+void mbarrier_check(void *bar, Place at);            // it is one, and alive
 
 // ---- async.cpp
 bool async_pending();
 void async_step(); // one step of time: what is due moves
 void async_end(Cta *cta);
 void async_reset();
-
 
 } // namespace qm
 #endif

@@ -130,7 +130,8 @@ static bool serve()
 int main(int argc, char **argv)
 {
     if (argc != 5) {
-        fprintf(stderr, "usage: %s BUILD DESCRIPTOR ADDRESS BYTES: the functional model's runner, started by its host side\n",
+        fprintf(stderr,
+                "usage: %s BUILD DESCRIPTOR ADDRESS BYTES: the functional model's runner, started by its host side\n",
                 argv[0]);
         return 2;
     }

@@ -17,7 +17,10 @@ Counts counts;
 Fibre main_fibre;
 
 enum { PAGE = 4096, MAX_SLOTS = 32, MAX_RESIDENT_LANES = 16384 };
-static size_t stack_size() { return build == BUILD_PLAIN ? 64 << 10 : 256 << 10; } // sanitizers add red zones
+static size_t stack_size()
+{
+    return build == BUILD_PLAIN ? 64 << 10 : 256 << 10;
+} // sanitizers add red zones
 
 static std::vector<Cluster> slots;
 static std::vector<u32> order; // clusters of the grid, next last
@@ -83,7 +86,8 @@ void give_way()
 {
     Lane *a = current();
     if (++polls > MOST_POLLS)
-        fail(a->at, "all lanes poll, and nothing has happened for %llu polls (do they wait for a CTA that has not begun?)",
+        fail(a->at,
+             "all lanes poll, and nothing has happened for %llu polls (do they wait for a CTA that has not begun?)",
              (unsigned long long)MOST_POLLS);
     a->warp->gave_way |= 1u << a->me.lane; // a lane that polls must not starve the lane it waits for
     go(a, nullptr, false);

@@ -21,12 +21,12 @@ template <class P> struct EntryOf {
 template <class P> EntryOf<P> entry_of(void (*)(P));
 } // namespace qm
 
-#define QN_MODEL_EXPORT(kernel)                                                                         \
-    extern "C" __attribute__((visibility("default"))) void qn_model_run(const void *parameters)         \
-    {                                                                                                   \
-        decltype(qm::entry_of(kernel))::run(kernel, parameters);                                        \
-    }                                                                                                   \
-    extern "C" __attribute__((visibility("default"))) const size_t qn_model_params_bytes =              \
+#define QN_MODEL_EXPORT(kernel)                                                                                        \
+    extern "C" __attribute__((visibility("default"))) void qn_model_run(const void *parameters)                        \
+    {                                                                                                                  \
+        decltype(qm::entry_of(kernel))::run(kernel, parameters);                                                       \
+    }                                                                                                                  \
+    extern "C" __attribute__((visibility("default"))) const size_t qn_model_params_bytes =                             \
         decltype(qm::entry_of(kernel))::bytes;
 
 #endif

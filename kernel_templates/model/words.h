@@ -14,30 +14,38 @@
 #define __cluster_dims__(...)
 #define __grid_constant__
 #define __forceinline__ inline __attribute__((always_inline))
-#define __align__(n) __attribute__((aligned(n)))
+#define __align__(n)    __attribute__((aligned(n)))
 // Shared memory comes from QN_SHARED: a bare declaration is an error here.
 #define __shared__ static_assert(false, "declare shared memory by QN_SHARED");
 
 #define threadIdx (::qm::self->tid)
-#define blockIdx (::qm::self->bid)
-#define blockDim (::qm::self->bdim)
-#define gridDim (::qm::self->gdim)
-#define warpSize 32
+#define blockIdx  (::qm::self->bid)
+#define blockDim  (::qm::self->bdim)
+#define gridDim   (::qm::self->gdim)
+#define warpSize  32
 #undef assert
 #define assert(condition) ((condition) ? (void)0 : ::qm::fail({__FILE__, __LINE__, "assert"}, "%s", #condition))
 
 // ---- vector types
 
-#define QM_VECTOR2(name, T, bytes)                                                \
-    struct alignas(bytes) name##2 {                                               \
-        T x, y;                                                                   \
-    };                                                                            \
-    static inline name##2 make_##name##2(T x, T y) { return {x, y}; }
-#define QM_VECTOR4(name, T, bytes)                                                \
-    struct alignas(bytes) name##4 {                                               \
-        T x, y, z, w;                                                             \
-    };                                                                            \
-    static inline name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
+#define QM_VECTOR2(name, T, bytes)                                                                                     \
+    struct alignas(bytes) name##2                                                                                      \
+    {                                                                                                                  \
+        T x, y;                                                                                                        \
+    };                                                                                                                 \
+    static inline name##2 make_##name##2(T x, T y)                                                                     \
+    {                                                                                                                  \
+        return {x, y};                                                                                                 \
+    }
+#define QM_VECTOR4(name, T, bytes)                                                                                     \
+    struct alignas(bytes) name##4                                                                                      \
+    {                                                                                                                  \
+        T x, y, z, w;                                                                                                  \
+    };                                                                                                                 \
+    static inline name##4 make_##name##4(T x, T y, T z, T w)                                                           \
+    {                                                                                                                  \
+        return {x, y, z, w};                                                                                           \
+    }
 QM_VECTOR2(uint, unsigned, 8)
 QM_VECTOR4(uint, unsigned, 16)
 QM_VECTOR2(int, int, 8)
@@ -66,33 +74,99 @@ float log1pf(float) noexcept;
 float copysignf(float, float) noexcept;
 }
 
-template <class T> static constexpr T max(T a, T b) { return a < b ? b : a; }
-template <class T> static constexpr T min(T a, T b) { return b < a ? b : a; }
+template <class T> static constexpr T max(T a, T b)
+{
+    return a < b ? b : a;
+}
+template <class T> static constexpr T min(T a, T b)
+{
+    return b < a ? b : a;
+}
 
 namespace qm {
 // fmaxf and fminf of the device: a NaN loses, -0 is below +0; the library's leave the zeros open.
-static inline float max_f32(float a, float b) { return a != a ? b : b != b ? a : a == b ? (__builtin_signbit(a) ? b : a) : a > b ? a : b; }
-static inline float min_f32(float a, float b) { return a != a ? b : b != b ? a : a == b ? (__builtin_signbit(a) ? a : b) : a < b ? a : b; }
+static inline float max_f32(float a, float b)
+{
+    return a != a ? b : b != b ? a : a == b ? (__builtin_signbit(a) ? b : a) : a > b ? a : b;
+}
+static inline float min_f32(float a, float b)
+{
+    return a != a ? b : b != b ? a : a == b ? (__builtin_signbit(a) ? a : b) : a < b ? a : b;
+}
 } // namespace qm
-static inline float fmaxf(float a, float b) { return qm::max_f32(a, b); }
-static inline float fminf(float a, float b) { return qm::min_f32(a, b); }
+static inline float fmaxf(float a, float b)
+{
+    return qm::max_f32(a, b);
+}
+static inline float fminf(float a, float b)
+{
+    return qm::min_f32(a, b);
+}
 
-static inline unsigned __float_as_uint(float x) { return qm::unbits<unsigned>(qm::bits(x)); }
-static inline int __float_as_int(float x) { return qm::unbits<int>(qm::bits(x)); }
-static inline float __uint_as_float(unsigned x) { return qm::unbits<float>(qm::bits(x)); }
-static inline float __int_as_float(int x) { return qm::unbits<float>(qm::bits(x)); }
-static inline int __popc(unsigned x) { return __builtin_popcount(x); }
-static inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
-static inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
-static inline int __clzll(long long x) { return x ? __builtin_clzll((unsigned long long)x) : 64; }
-static inline int __ffs(int x) { return __builtin_ffs(x); }
-static inline int __ffsll(long long x) { return __builtin_ffsll(x); }
-static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
-static inline float __fmaf_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-static inline float __fmul_rn(float a, float b) { return a * b; }
-static inline float __fadd_rn(float a, float b) { return a + b; }
-static inline float __fsub_rn(float a, float b) { return a - b; }
-static inline float __fdiv_rn(float a, float b) { return a / b; }
+static inline unsigned __float_as_uint(float x)
+{
+    return qm::unbits<unsigned>(qm::bits(x));
+}
+static inline int __float_as_int(float x)
+{
+    return qm::unbits<int>(qm::bits(x));
+}
+static inline float __uint_as_float(unsigned x)
+{
+    return qm::unbits<float>(qm::bits(x));
+}
+static inline float __int_as_float(int x)
+{
+    return qm::unbits<float>(qm::bits(x));
+}
+static inline int __popc(unsigned x)
+{
+    return __builtin_popcount(x);
+}
+static inline int __popcll(unsigned long long x)
+{
+    return __builtin_popcountll(x);
+}
+static inline int __clz(int x)
+{
+    return x ? __builtin_clz((unsigned)x) : 32;
+}
+static inline int __clzll(long long x)
+{
+    return x ? __builtin_clzll((unsigned long long)x) : 64;
+}
+static inline int __ffs(int x)
+{
+    return __builtin_ffs(x);
+}
+static inline int __ffsll(long long x)
+{
+    return __builtin_ffsll(x);
+}
+static inline unsigned __umulhi(unsigned a, unsigned b)
+{
+    return (unsigned)((unsigned long long)a * b >> 32);
+}
+static inline float __fmaf_rn(float a, float b, float c)
+{
+    return __builtin_fmaf(a, b, c);
+}
+static inline float __fmul_rn(float a, float b)
+{
+    return a * b;
+}
+static inline float __fadd_rn(float a, float b)
+{
+    return a + b;
+}
+static inline float __fsub_rn(float a, float b)
+{
+    return a - b;
+}
+static inline float __fdiv_rn(float a, float b)
+{
+    return a / b;
+}
 
 // Bytes of the eight in b:a, chosen by the nibbles of s (their low three bits; the fourth repeats the sign).
 static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned s)
@@ -108,26 +182,57 @@ static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned s)
 
 // ---- memory: hints have no meaning here
 
-template <class T> static inline T __ldg(const T *p) { return *p; }
-template <class T> static inline T __ldcs(const T *p) { return *p; }
-template <class T> static inline void __stcs(T *p, T value) { *p = value; }
+template <class T> static inline T __ldg(const T *p)
+{
+    return *p;
+}
+template <class T> static inline T __ldcs(const T *p)
+{
+    return *p;
+}
+template <class T> static inline void __stcs(T *p, T value)
+{
+    *p = value;
+}
 
 // ---- barriers
 
-static inline void __syncthreads(QM_HERE) { qm::barrier(0, 0, qm::BARRIER_SYNC, 0, QM_AT("__syncthreads")); }
-static inline int __syncthreads_or(int value, QM_HERE) { return qm::barrier(0, 0, qm::BARRIER_OR, value, QM_AT("__syncthreads_or")); }
-static inline int __syncthreads_and(int value, QM_HERE) { return qm::barrier(0, 0, qm::BARRIER_AND, value, QM_AT("__syncthreads_and")); }
-static inline int __syncthreads_count(int value, QM_HERE) { return qm::barrier(0, 0, qm::BARRIER_POPC, value, QM_AT("__syncthreads_count")); }
-static inline void __syncwarp(unsigned mask = 0xFFFFFFFFu, QM_HERE) { qm::warp_op(mask, nullptr, nullptr, QM_AT("__syncwarp")); }
-static inline void __threadfence(QM_HERE) { qm::thread_fence(QM_AT("__threadfence")); }
-static inline void __threadfence_block(QM_HERE) { qm::thread_fence(QM_AT("__threadfence_block")); }
+static inline void __syncthreads(QM_HERE)
+{
+    qm::barrier(0, 0, qm::BARRIER_SYNC, 0, QM_AT("__syncthreads"));
+}
+static inline int __syncthreads_or(int value, QM_HERE)
+{
+    return qm::barrier(0, 0, qm::BARRIER_OR, value, QM_AT("__syncthreads_or"));
+}
+static inline int __syncthreads_and(int value, QM_HERE)
+{
+    return qm::barrier(0, 0, qm::BARRIER_AND, value, QM_AT("__syncthreads_and"));
+}
+static inline int __syncthreads_count(int value, QM_HERE)
+{
+    return qm::barrier(0, 0, qm::BARRIER_POPC, value, QM_AT("__syncthreads_count"));
+}
+static inline void __syncwarp(unsigned mask = 0xFFFFFFFFu, QM_HERE)
+{
+    qm::warp_op(mask, nullptr, nullptr, QM_AT("__syncwarp"));
+}
+static inline void __threadfence(QM_HERE)
+{
+    qm::thread_fence(QM_AT("__threadfence"));
+}
+static inline void __threadfence_block(QM_HERE)
+{
+    qm::thread_fence(QM_AT("__threadfence_block"));
+}
 
 // ---- warp operations
 
 template <class T> static inline T __shfl_sync(unsigned mask, T v, int from, int width = 32, QM_HERE)
 {
     unsigned lane = qm::self->lane, w = (unsigned)width - 1;
-    return qm::unbits<T>(qm::shuffle(mask, qm::bits(v), (lane & ~w) | ((unsigned)from & w), false, QM_AT("shfl.sync.idx")));
+    return qm::unbits<T>(
+        qm::shuffle(mask, qm::bits(v), (lane & ~w) | ((unsigned)from & w), false, QM_AT("shfl.sync.idx")));
 }
 template <class T> static inline T __shfl_xor_sync(unsigned mask, T v, int with, int width = 32, QM_HERE)
 {
@@ -147,10 +252,22 @@ template <class T> static inline T __shfl_down_sync(unsigned mask, T v, unsigned
     bool own = (lane & ((unsigned)width - 1)) + by >= (unsigned)width;
     return qm::unbits<T>(qm::shuffle(mask, qm::bits(v), (lane + by) & 31, own, QM_AT("shfl.sync.down")));
 }
-static inline unsigned __ballot_sync(unsigned mask, int value, QM_HERE) { return qm::ballot(mask, value != 0, QM_AT("vote.sync.ballot")); }
-static inline int __any_sync(unsigned mask, int value, QM_HERE) { return qm::ballot(mask, value != 0, QM_AT("vote.sync.any")) != 0; }
-static inline int __all_sync(unsigned mask, int value, QM_HERE) { return qm::ballot(mask, value != 0, QM_AT("vote.sync.all")) == mask; }
-template <class T> static inline unsigned __match_any_sync(unsigned mask, T v, QM_HERE) { return qm::match(false, mask, qm::bits(v), QM_AT("match.sync.any")); }
+static inline unsigned __ballot_sync(unsigned mask, int value, QM_HERE)
+{
+    return qm::ballot(mask, value != 0, QM_AT("vote.sync.ballot"));
+}
+static inline int __any_sync(unsigned mask, int value, QM_HERE)
+{
+    return qm::ballot(mask, value != 0, QM_AT("vote.sync.any")) != 0;
+}
+static inline int __all_sync(unsigned mask, int value, QM_HERE)
+{
+    return qm::ballot(mask, value != 0, QM_AT("vote.sync.all")) == mask;
+}
+template <class T> static inline unsigned __match_any_sync(unsigned mask, T v, QM_HERE)
+{
+    return qm::match(false, mask, qm::bits(v), QM_AT("match.sync.any"));
+}
 template <class T> static inline unsigned __match_all_sync(unsigned mask, T v, int *all, QM_HERE)
 {
     unsigned same = qm::match(true, mask, qm::bits(v), QM_AT("match.sync.all"));
@@ -158,8 +275,14 @@ template <class T> static inline unsigned __match_all_sync(unsigned mask, T v, i
     return same;
 }
 #define QM_REDUX(name, op)                                                                                             \
-    static inline unsigned name(unsigned mask, unsigned v, QM_HERE) { return qm::reduce(op, false, mask, v, QM_AT("redux.sync")); } \
-    static inline int name(unsigned mask, int v, QM_HERE) { return (int)qm::reduce(op, true, mask, (unsigned)v, QM_AT("redux.sync")); }
+    static inline unsigned name(unsigned mask, unsigned v, QM_HERE)                                                    \
+    {                                                                                                                  \
+        return qm::reduce(op, false, mask, v, QM_AT("redux.sync"));                                                    \
+    }                                                                                                                  \
+    static inline int name(unsigned mask, int v, QM_HERE)                                                              \
+    {                                                                                                                  \
+        return (int)qm::reduce(op, true, mask, (unsigned)v, QM_AT("redux.sync"));                                      \
+    }
 QM_REDUX(__reduce_add_sync, qm::ATOMIC_ADD)
 QM_REDUX(__reduce_min_sync, qm::ATOMIC_MIN)
 QM_REDUX(__reduce_max_sync, qm::ATOMIC_MAX)
@@ -180,10 +303,10 @@ template <class T> constexpr AtomicType atomic_type()
     return std::is_signed<T>::value ? TYPE_S32 : TYPE_U32;
 }
 } // namespace qm
-#define QM_ATOMIC(name, op)                                                                                           \
-    template <class T> static inline T name(T *p, std::common_type_t<T> v, QM_HERE)                                   \
-    {                                                                                                                 \
-        return qm::unbits<T>(qm::atomic(op, qm::atomic_type<T>(), p, qm::bits<T>(v), 0, qm::RELAXED, QM_AT(#name)));  \
+#define QM_ATOMIC(name, op)                                                                                            \
+    template <class T> static inline T name(T *p, std::common_type_t<T> v, QM_HERE)                                    \
+    {                                                                                                                  \
+        return qm::unbits<T>(qm::atomic(op, qm::atomic_type<T>(), p, qm::bits<T>(v), 0, qm::RELAXED, QM_AT(#name)));   \
     }
 QM_ATOMIC(atomicAdd, qm::ATOMIC_ADD)
 QM_ATOMIC(atomicMin, qm::ATOMIC_MIN)
@@ -197,7 +320,8 @@ QM_ATOMIC(atomicExch, qm::ATOMIC_EXCH)
 #undef QM_ATOMIC
 template <class T> static inline T atomicCAS(T *p, std::common_type_t<T> compare, std::common_type_t<T> v, QM_HERE)
 {
-    return qm::unbits<T>(qm::atomic(qm::ATOMIC_CAS, qm::atomic_type<T>(), p, qm::bits<T>(v), qm::bits<T>(compare), qm::RELAXED, QM_AT("atomicCAS")));
+    return qm::unbits<T>(qm::atomic(qm::ATOMIC_CAS, qm::atomic_type<T>(), p, qm::bits<T>(v), qm::bits<T>(compare),
+                                    qm::RELAXED, QM_AT("atomicCAS")));
 }
 
 #endif

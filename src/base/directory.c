@@ -167,6 +167,15 @@ quern_status qn_directory_check(const char *directory)
     return status;
 }
 
+static quern_status check_writers(const char *path, const struct stat *info)
+{
+    if (!S_ISREG(info->st_mode) || !(info->st_mode & (S_IWGRP | S_IWOTH))) return QUERN_OK;
+    return qn_fail(QUERN_UNSAFE_PATH,
+                   "'%s' is writable by others (mode %04o): kernels in it could be replaced; chmod go-w it, if you "
+                   "trust what is in it",
+                   path, (unsigned)(info->st_mode & 07777));
+}
+
 quern_status qn_file_check(const char *path)
 {
     struct stat info;
@@ -176,11 +185,18 @@ quern_status qn_file_check(const char *path)
         return qn_fail(QUERN_UNSAFE_PATH, "'%s' belongs to user %u, this process runs as user %u; choose another file",
                        path, (unsigned)info.st_uid, (unsigned)geteuid());
     }
-    if (S_ISREG(info.st_mode) && (info.st_mode & (S_IWGRP | S_IWOTH))) {
-        return qn_fail(QUERN_UNSAFE_PATH,
-                       "'%s' is writable by others (mode %04o): kernels in it could be replaced; chmod go-w it, if you "
-                       "trust what is in it",
-                       path, (unsigned)(info.st_mode & 07777));
-    }
-    return QUERN_OK;
+    return check_writers(path, &info);
+}
+
+quern_status qn_file_check_named(const char *path)
+{
+    struct stat info;
+    char *copy;
+
+    if (stat(path, &info)) return errno == ENOENT ? QUERN_OK : file_error(path, "looking at", errno);
+    QN_TRY(check_writers(path, &info));
+    QN_TRY(clean_path(path, &copy));
+    quern_status status = check_ancestors(copy);
+    free(copy);
+    return status;
 }

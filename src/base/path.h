@@ -22,6 +22,9 @@ quern_status qn_directory_check(const char *directory);
 // A file whose content becomes code, where its directory is safe: this user's or root's, and writable to nobody else.
 // OK for a file that does not exist. UNSAFE_PATH, FILE_ERROR.
 quern_status qn_file_check(const char *path);
+// The same for a file that the caller named to be read only, whoever owns it: nobody but its owner may write to it, and
+// no ancestor lets everyone replace it. path is absolute.
+quern_status qn_file_check_named(const char *path);
 
 // Puts the path, made absolute by where the process stands now. Puts nothing when that is not known.
 void qn_path_absolute(const char *path, qn_text *absolute);

@@ -149,7 +149,9 @@ static void open_sealed(quern *q, qn_process *process, size_t index)
         .allow_network_fs = q->allow_network_fs,
         .log = &q->log,
     };
-    if (qn_sqlite_open(&options, &process->sealed[index]) == QUERN_OK) return;
+    if (qn_file_check_named(q->sealed[index]) == QUERN_OK &&
+        qn_sqlite_open(&options, &process->sealed[index]) == QUERN_OK)
+        return;
     memset(&process->sealed[index], 0, sizeof process->sealed[index]);
     qn_warn_once(q, QN_WARN_SEALED, "cache", "%s is not used: %s", q->sealed[index], quern_message());
 }

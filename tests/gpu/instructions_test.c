@@ -143,7 +143,7 @@ static void instructions_give_the_manual_s_values(void **state)
     gpu *g = *state;
     size_t wrong = 0;
     if (!g->driver) {
-        print_message("skipped: %s\n", g->why);
+        print_message("skipped: no device (%s)\n", g->why);
         skip();
     }
     for (size_t i = 0; instruction_files[i]; i++) wrong += run_file(g, instruction_files[i]);

@@ -16,8 +16,8 @@ enum { BY_ASAN = 1, BY_ACCESS = 2, BY_BOTH = 3 };
 static const struct {
     model_build build;
     unsigned bit;
-} builds[] = { { MODEL_ASAN, BY_ASAN }, { MODEL_ACCESS, BY_ACCESS } };
-static const model_order orders[] = { { false, 1 }, { true, 5 } };
+} builds[] = {{MODEL_ASAN, BY_ASAN}, {MODEL_ACCESS, BY_ACCESS}};
+static const model_order orders[] = {{false, 1}, {true, 5}};
 static quern *q;
 
 // ---- faults in family text
@@ -90,48 +90,68 @@ static void check_fault(const fault *f)
 static void a_missing_barrier_is_reported(void **state)
 {
     (void)state;
-    static const fault f = { "missing barrier", "m0_normal", "if (warp_index() == 0) sample_search(bins, found);\n    __syncthreads();",
-                             "if (warp_index() == 0) sample_search(bins, found);", BY_ACCESS, "race" };
+    static const fault f = {"missing barrier",
+                            "m0_normal",
+                            "if (warp_index() == 0) sample_search(bins, found);\n    __syncthreads();",
+                            "if (warp_index() == 0) sample_search(bins, found);",
+                            BY_ACCESS,
+                            "race"};
     check_fault(&f);
 }
 
 static void a_wrong_mask_is_reported(void **state)
 {
     (void)state;
-    static const fault f = { "wrong mask", "m0_normal", "__ballot_sync(kFullMask, hit)", "__ballot_sync(0x7FFFFFFFu, hit)", BY_BOTH,
-                             "is not in its own mask" };
+    static const fault f = {"wrong mask",
+                            "m0_normal",
+                            "__ballot_sync(kFullMask, hit)",
+                            "__ballot_sync(0x7FFFFFFFu, hit)",
+                            BY_BOTH,
+                            "is not in its own mask"};
     check_fault(&f);
 }
 
 static void a_shared_memory_overrun_is_reported(void **state)
 {
     (void)state;
-    static const fault f = { "overrun", "m0_normal", "    s.top[warp_index()] = top;",
-                             "    s.top[warp_index() + kWarps] = top;", BY_BOTH, "use-after-poison|outside every piece|race" };
+    static const fault f = {"overrun",
+                            "m0_normal",
+                            "    s.top[warp_index()] = top;",
+                            "    s.top[warp_index() + kWarps] = top;",
+                            BY_BOTH,
+                            "use-after-poison|outside every piece|race"};
     check_fault(&f);
 }
 
 static void an_uninitialised_read_is_reported(void **state)
 {
     (void)state;
-    static const fault f = { "uninitialised read", "m0_normal", "s.tail[warp_index()] = 0;", ";", BY_ACCESS,
-                             "bytes that nothing has written" };
+    static const fault f = {"uninitialised read",
+                            "m0_normal",
+                            "s.tail[warp_index()] = 0;",
+                            ";",
+                            BY_ACCESS,
+                            "bytes that nothing has written"};
     check_fault(&f);
 }
 
 static void a_missing_cluster_barrier_before_exit_is_reported(void **state)
 {
     (void)state;
-    static const fault f = { "missing cluster barrier", "m1_normal", "    cluster_sync();\n    return count;", "    return count;",
-                             BY_ACCESS, "race|still uses|has ended|nothing has written" };
+    static const fault f = {"missing cluster barrier", "m1_normal", "    cluster_sync();\n    return count;",
+                            "    return count;",       BY_ACCESS,   "race|still uses|has ended|nothing has written"};
     check_fault(&f);
 }
 
 static void an_overflow_that_is_not_repaired_is_reported(void **state)
 {
     (void)state;
-    static const fault f = { "overflow unrepaired", "m0_one_warp", "if (QN_UNLIKELY(!works)) exact_share(p, row, share.begin, share.end, need);",
-                             ";", BY_BOTH, "wrong result|nothing has written|outside every piece|use-after-poison|race" };
+    static const fault f = {"overflow unrepaired",
+                            "m0_one_warp",
+                            "if (QN_UNLIKELY(!works)) exact_share(p, row, share.begin, share.end, need);",
+                            ";",
+                            BY_BOTH,
+                            "wrong result|nothing has written|outside every piece|use-after-poison|race"};
     check_fault(&f);
 }
 
@@ -150,8 +170,8 @@ static float tile_number(int i)
 static void make_map(unsigned char *map, void *matrix, uint32_t rows)
 {
     qm_tensor_fault wrong;
-    const uint64_t dims[] = { 64, rows }, strides[] = { 128 };
-    const uint32_t box[] = { 64, rows }, steps[] = { 1, 1 };
+    const uint64_t dims[] = {64, rows}, strides[] = {128};
+    const uint32_t box[] = {64, rows}, steps[] = {1, 1};
     if (qm_tensor_map_encode_tiled(map, 9, 2, matrix, dims, strides, box, steps, 0, 3, 0, 0, &wrong))
         fail_msg("%s", wrong.text);
 }
@@ -194,8 +214,13 @@ static char *run_tile(model *m, int fault_number, model_order order)
     make_map(p.a, make_matrix(m, "a", 64, 0), 64);
     make_map(p.b, make_matrix(m, "b", 8, 3), 8);
     p.out = model_alloc(m, "out", 64 * 8 * 4, NULL, false), p.sums = model_alloc(m, "sums", 64 * 4, NULL, false);
-    simt_launch launch = { .grid = 1, .threads = 128, .cluster = 1, .shared_bytes = 16384, .params = &p,
-                           .params_bytes = sizeof p, .order = order };
+    simt_launch launch = {.grid = 1,
+                          .threads = 128,
+                          .cluster = 1,
+                          .shared_bytes = 16384,
+                          .params = &p,
+                          .params_bytes = sizeof p,
+                          .order = order};
     char *report = simt_run(m, source, &launch);
     if (!*report && !tile_is_right(&p)) {
         free(report);

@@ -54,7 +54,8 @@ static void report_failure(sweep *s, const hostile_case *c, model_order order, c
 {
     if (++s->failed > MOST_FAILURES) return;
     // Not by print_error, which cuts after a thousand letters.
-    fprintf(stderr, "%s, case %s, %s\n%s", s->name, c->name, order.shuffle ? "shuffled" : "in order", qn_text_string(report));
+    fprintf(stderr, "%s, case %s, %s\n%s", s->name, c->name, order.shuffle ? "shuffled" : "in order",
+            qn_text_string(report));
     fprintf(stderr, "  again: QUERN_TEST_CASE=%s QUERN_TEST_SEED=%u %s '*%s*'\n", c->name, (unsigned)order.seed,
             shared.program, s->name);
 }
@@ -99,11 +100,11 @@ static void sweep_cases(const char *name, const char *arch, model_build build, c
     assert_true(s.ran > 0 || getenv("QUERN_TEST_CASE"));
 }
 
-#define SWEEP(arch, build, kind, compiler)            \
-    static void arch##_##build##_cases(void **state) \
-    {                                                 \
-        (void)state;                                  \
-        sweep_cases(#arch "_" #build, #arch, kind, compiler); \
+#define SWEEP(arch, build, kind, compiler)                                                                             \
+    static void arch##_##build##_cases(void **state)                                                                   \
+    {                                                                                                                  \
+        (void)state;                                                                                                   \
+        sweep_cases(#arch "_" #build, #arch, kind, compiler);                                                          \
     }
 SWEEP(sm_80, asan, MODEL_ASAN, NULL)
 SWEEP(sm_90a, asan, MODEL_ASAN, NULL)
@@ -156,8 +157,9 @@ static int close_session(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sm_90a_asan_cases),   cmocka_unit_test(sm_90a_access_cases), cmocka_unit_test(sm_80_asan_cases),
-        cmocka_unit_test(sm_80_access_cases),  cmocka_unit_test(sm_100a_asan_cases),  cmocka_unit_test(sm_100a_access_cases),
+        cmocka_unit_test(sm_90a_asan_cases),         cmocka_unit_test(sm_90a_access_cases),
+        cmocka_unit_test(sm_80_asan_cases),          cmocka_unit_test(sm_80_access_cases),
+        cmocka_unit_test(sm_100a_asan_cases),        cmocka_unit_test(sm_100a_access_cases),
         cmocka_unit_test(the_other_compiler_agrees),
     };
     shared.program = argv[0];

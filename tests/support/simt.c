@@ -29,7 +29,7 @@ model *simt_model(model_build build, const char *compiler)
     const char *source = getenv("QUERN_TEST_SOURCE"), *made = getenv("QUERN_TEST_BUILD");
     snprintf(templates, sizeof templates, "%s/kernel_templates", source ? source : ".");
     snprintf(cache, sizeof cache, "%s/model", made ? made : ".");
-    model_settings settings = { build, compiler, source ? templates : NULL, made ? cache : NULL };
+    model_settings settings = {build, compiler, source ? templates : NULL, made ? cache : NULL};
     model *m = NULL;
     quern_status status = model_open(&settings, &m);
     if (status == QUERN_UNSUPPORTED) {
@@ -38,7 +38,7 @@ model *simt_model(model_build build, const char *compiler)
     }
     if (status != QUERN_OK) fail_msg("the model does not open: %s", quern_message());
     assert_true(model_count < QN_COUNT(models));
-    models[model_count++] = (opened){ build, compiler, m };
+    models[model_count++] = (opened){build, compiler, m};
     return m;
 }
 
@@ -92,7 +92,7 @@ char *simt_run(model *m, const char *source, const simt_launch *launch)
     assert_int_equal(qn_arch_find(launch->arch ? launch->arch : "sm_90a", &arch), QUERN_OK);
     model_launch_request request = {
         .source = source,
-        .grid = { (uint32_t)launch->grid, 1, 1 },
+        .grid = {(uint32_t)launch->grid, 1, 1},
         .threads = launch->threads,
         .cluster = launch->cluster,
         .shared_bytes = launch->shared_bytes,

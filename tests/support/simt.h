@@ -4,9 +4,9 @@
 #ifndef TESTS_SUPPORT_SIMT_H
 #define TESTS_SUPPORT_SIMT_H
 
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
 
 #include <cmocka.h>

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "reference/reference.h"
 
@@ -67,6 +68,32 @@ static quern_status bind_word(arrays *a, const char *spec_text, const char *word
     return qn_spec_set(a->family, &a->spec.base, t->tensor->flag, "1");
 }
 
+static const char *name_in_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static bool folder_of(const char *path, struct stat *info)
+{
+    size_t length = (size_t)(name_in_folder(path) - path);
+    char *folder = length ? strndup(path, length) : strdup(".");
+    bool found = folder && !stat(folder, info);
+    free(folder);
+    return found;
+}
+
+// Whether two names lead to one file, however they are spelled; also one that is not there yet.
+static bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    if (!strcmp(a, b)) return true;
+    bool has_a = !stat(a, &x), has_b = !stat(b, &y);
+    if (has_a && has_b) return S_ISREG(x.st_mode) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    if (has_a || has_b || strcmp(name_in_folder(a), name_in_folder(b))) return false;
+    return folder_of(a, &x) && folder_of(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 // Every input that the spec needs has a file, and no two tensors share one.
 static quern_status check_files(const arrays *a)
 {
@@ -78,7 +105,7 @@ static quern_status check_files(const arrays *a)
         if (t->given && !t->file && t->tensor->direction == QN_INPUT)
             return qn_fail(QUERN_UNKNOWN_ARGUMENT, "%s=FILE.npy is needed: %s", t->tensor->name, t->tensor->doc);
         for (size_t k = 0; k < i && t->file; k++)
-            if (a->tensor[k].file && strcmp(a->tensor[k].file, t->file) == 0)
+            if (a->tensor[k].file && same_file(a->tensor[k].file, t->file))
                 return qn_fail(QUERN_UNKNOWN_ARGUMENT, "%s and %s are the same file, %s", a->tensor[k].tensor->name,
                                t->tensor->name, t->file);
     }

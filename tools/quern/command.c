@@ -259,8 +259,13 @@ static quern_status probe_database(const char *file)
 {
     QN_TRY(check_place(file));
     quern_store store;
-    qn_sqlite_options options = {
-        .file = file, .access = QN_SQLITE_READ_WRITE, .busy_timeout_ms = 5000, .cap_bytes = -1};
+    const char *mode = qn_environment("QUERN_MODE", false);
+    bool writes = !mode || !strcmp(mode, "normal"); // else a database that is not there is not made
+    if (!writes && !qn_file_exists(file)) return QUERN_OK;
+    qn_sqlite_options options = {.file = file,
+                                 .access = writes ? QN_SQLITE_READ_WRITE : QN_SQLITE_READ_ONLY,
+                                 .busy_timeout_ms = 5000,
+                                 .cap_bytes = -1};
     QN_TRY(qn_sqlite_open(&options, &store));
     quern_status status = qn_sqlite_probe(&store);
     qn_sqlite_close(&store);

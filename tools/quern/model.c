@@ -110,16 +110,18 @@ static quern_status put_arguments(model *m, const qn_family *family, const quern
         if (!from || !qn_tensor_is_given(family, spec, t)) continue;
         size_t bytes = tensor_bytes(family, spec, host, t);
         void *to = model_alloc(m, t->name, bytes, from, t->direction == QN_INPUT);
-        if (!to) return qn_fail(QUERN_OUT_OF_MEMORY, "the model's device memory is full: %s, %zu bytes", t->name, bytes);
+        if (!to)
+            return qn_fail(QUERN_OUT_OF_MEMORY, "the model's device memory is full: %s, %zu bytes", t->name, bytes);
         memcpy(to, from, bytes);
         set_pointer(device, t->pointer_offset, to);
     }
-    quern_any_spec sizes = { .bytes = { 0 } }; // room for any family's sizes
+    quern_any_spec sizes = {.bytes = {0}}; // room for any family's sizes
     family->sizes_of(host, &sizes);
     size_t bytes = family->workspace(spec, config, &sizes);
     if (!bytes) return QUERN_OK;
     uint32_t *workspace = model_alloc(m, "workspace", bytes, NULL, false);
-    if (!workspace) return qn_fail(QUERN_OUT_OF_MEMORY, "the model's device memory is full: workspace, %zu bytes", bytes);
+    if (!workspace)
+        return qn_fail(QUERN_OUT_OF_MEMORY, "the model's device memory is full: workspace, %zu bytes", bytes);
     for (size_t i = 0; i < bytes / 4; i++) workspace[i] = family->workspace_word;
     set_pointer(device, family->workspace_offset, workspace);
     memcpy(device + family->workspace_bytes_offset, &bytes, sizeof bytes);
@@ -195,7 +197,7 @@ static void put_description(const run *r, size_t stage, qn_text *report)
 static quern_status run_stage(const run *r, size_t stage, qn_text *report)
 {
     const qn_kernel_plan *plan = &r->plan->stage[stage];
-    const qn_device_limits limits = { r->arch->sm_count };
+    const qn_device_limits limits = {r->arch->sm_count};
     qn_launch launch;
     qn_text source = QN_TEXT_INIT;
 
@@ -206,7 +208,7 @@ static quern_status run_stage(const run *r, size_t stage, qn_text *report)
     if (status == QUERN_OK) {
         model_launch_request request = {
             .source = qn_text_string(&source),
-            .grid = { launch.grid[0], launch.grid[1], launch.grid[2] },
+            .grid = {launch.grid[0], launch.grid[1], launch.grid[2]},
             .threads = plan->threads,
             .cluster = plan->cluster,
             .shared_bytes = plan->dynamic_shared,
@@ -240,7 +242,7 @@ quern_status model_run_config(model *m, const quern_spec *spec, const qn_arch *a
 {
     quern_any_spec full;
     qn_plan plan;
-    run r = { .m = m, .arch = arch, .config = config, .plan = &plan, .order = order };
+    run r = {.m = m, .arch = arch, .config = config, .plan = &plan, .order = order};
     bool empty = false;
 
     memset(&plan, 0, sizeof plan);
@@ -252,10 +254,11 @@ quern_status model_run_config(model *m, const quern_spec *spec, const qn_arch *a
 }
 
 // The configuration that serves these arguments.
-static quern_status choose(quern *q, const quern_spec *spec, const qn_arch *arch, const quern_args *args, qn_config *config)
+static quern_status choose(quern *q, const quern_spec *spec, const qn_arch *arch, const quern_args *args,
+                           qn_config *config)
 {
     const qn_family *family;
-    quern_any_spec full, sizes = { .bytes = { 0 } };
+    quern_any_spec full, sizes = {.bytes = {0}};
     QN_TRY(qn_spec_complete(spec, &family, &full));
     qn_variants *variants = malloc(sizeof *variants);
     if (!variants) return qn_fail(QUERN_OUT_OF_MEMORY, "the model: %zu bytes", sizeof *variants);
@@ -276,8 +279,8 @@ quern_status model_run_on(model *m, quern *q, const quern_spec *spec, const qn_a
     return model_run_config(m, spec, arch, &config, host_args, order, report);
 }
 
-quern_status model_run_begin(model *m, quern *q, const quern_spec *spec, const qn_arch *arch, const quern_args *host_args,
-                             bool *busy)
+quern_status model_run_begin(model *m, quern *q, const quern_spec *spec, const qn_arch *arch,
+                             const quern_args *host_args, bool *busy)
 {
     const qn_family *family;
     quern_any_spec full;
@@ -317,7 +320,8 @@ static quern_status read_environment(model_settings *settings, model_order *orde
             order->seed = (uint32_t)strtoul(word + 5, &end, 10);
             known = *end == 0 && end > word + 5;
         }
-        if (!known) return qn_fail(QUERN_BAD_VALUE, "QUERN_MODEL: '%s' is none of plain, asan, access, msan, seed=N", word);
+        if (!known)
+            return qn_fail(QUERN_BAD_VALUE, "QUERN_MODEL: '%s' is none of plain, asan, access, msan, seed=N", word);
         text += length + (text[length] == ',');
     }
     return QUERN_OK;
@@ -326,8 +330,8 @@ static quern_status read_environment(model_settings *settings, model_order *orde
 quern_status model_run(quern *q, const quern_spec *spec, const char *arch_name, const quern_args *host_args, char *note,
                        size_t note_bytes)
 {
-    model_settings settings = { .build = MODEL_PLAIN };
-    model_order order = { false, 1 };
+    model_settings settings = {.build = MODEL_PLAIN};
+    model_order order = {false, 1};
     const qn_arch *arch;
     model *m = NULL;
     qn_text report = QN_TEXT_INIT;

@@ -44,14 +44,16 @@ quern_status model_files_folder(const char *templates, qn_text *folder)
     if (n > 0) beside(program, 2, "/share/quern/kernel_templates", installed);
     beside(__FILE__, 3, "/kernel_templates", built); // this file is tools/quern/model_files.c
     const char *named = templates ? templates : qn_environment("QUERN_TEMPLATES", false);
-    const char *const tried[] = { named ? named : installed, named ? "" : built };
+    const char *const tried[] = {named ? named : installed, named ? "" : built};
     for (size_t i = 0; i < QN_COUNT(tried); i++) {
         if (!*tried[i] || !has_engine(tried[i])) continue;
         qn_text_putf(folder, "%s/model", tried[i]);
         return qn_text_check(folder);
     }
-    return qn_fail(QUERN_UNSUPPORTED, "the functional model's files (model/engine.h) are not below %s%s%s; QUERN_TEMPLATES "
-                   "names a folder that has them", tried[0], *tried[1] ? " nor below " : "", tried[1]);
+    return qn_fail(QUERN_UNSUPPORTED,
+                   "the functional model's files (model/engine.h) are not below %s%s%s; QUERN_TEMPLATES "
+                   "names a folder that has them",
+                   tried[0], *tried[1] ? " nor below " : "", tried[1]);
 }
 
 // ---- the cache
@@ -99,7 +101,8 @@ quern_status model_files_find(const char *folder, const char *suffix, model_file
     if (!d) return qn_fail(QUERN_FILE_ERROR, "%s: %s", folder, strerror(errno));
     for (struct dirent *e = readdir(d); e; e = readdir(d)) {
         size_t length = strlen(e->d_name), tail = strlen(suffix);
-        if (length <= tail || length >= sizeof list->name[0] || strcmp(e->d_name + length - tail, suffix) != 0) continue;
+        if (length <= tail || length >= sizeof list->name[0] || strcmp(e->d_name + length - tail, suffix) != 0)
+            continue;
         if (list->count == MODEL_FILES_MOST) {
             closedir(d);
             return qn_fail(QUERN_INTERNAL, "%s: more than %d files *%s", folder, MODEL_FILES_MOST, suffix);

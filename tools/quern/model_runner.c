@@ -2,6 +2,7 @@
 // The runner process: started when it is first needed, and again after a launch that killed it (a sanitizer's report
 // ends a process). Nothing of a launch outlives its reply.
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -10,7 +11,6 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <fcntl.h>
 
 #include "model/protocol.h"
 #include "model_private.h"
@@ -24,11 +24,11 @@ enum { REPLY_SECONDS = 600, MOST_LOG_BYTES = 16 << 10 };
 static quern_status start(model *m, const char *program)
 {
     model_runner *r = &m->runner;
-    int to[2] = { -1, -1 }, from[2] = { -1, -1 };
+    int to[2] = {-1, -1}, from[2] = {-1, -1};
     char fd_text[] = "3", address[32], bytes[32];
     snprintf(address, sizeof address, "%llu", (unsigned long long)(uintptr_t)m->memory.begin);
     snprintf(bytes, sizeof bytes, "%llu", QN_MODEL_WINDOW_BYTES);
-    char *argv[] = { (char *)program, (char *)model_build_name[m->chain.build], fd_text, address, bytes, NULL };
+    char *argv[] = {(char *)program, (char *)model_build_name[m->chain.build], fd_text, address, bytes, NULL};
 
     int log = memfd_create("quern model log", MFD_CLOEXEC);
     if (log < 0 || pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0)
@@ -52,7 +52,9 @@ static quern_status start(model *m, const char *program)
 
 void model_runner_stop(model_runner *runner)
 {
-    for (int *fd = &runner->requests; fd; fd = fd == &runner->requests ? &runner->replies : fd == &runner->replies ? &runner->log : NULL) {
+    for (int *fd = &runner->requests; fd; fd = fd == &runner->requests  ? &runner->replies
+                                               : fd == &runner->replies ? &runner->log
+                                                                        : NULL) {
         if (*fd > 0) close(*fd);
         *fd = 0;
     }
@@ -88,7 +90,7 @@ static bool receive_all(int fd, void *p, size_t bytes)
 {
     char *at = p;
     while (bytes) {
-        struct pollfd ready = { fd, POLLIN, 0 };
+        struct pollfd ready = {fd, POLLIN, 0};
         int n = poll(&ready, 1, REPLY_SECONDS * 1000);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return false;
@@ -106,7 +108,7 @@ static void put_request(const model *m, const qn_arch *arch, const model_launch_
 {
     qn_model_request r = {
         .magic = QN_MODEL_REQUEST,
-        .grid = { request->grid[0], request->grid[1], request->grid[2] },
+        .grid = {request->grid[0], request->grid[1], request->grid[2]},
         .threads = (uint32_t)request->threads,
         .cluster = (uint32_t)(request->cluster > 0 ? request->cluster : 1),
         .shared_bytes = (uint32_t)request->shared_bytes,
@@ -126,7 +128,7 @@ static void put_request(const model *m, const qn_arch *arch, const model_launch_
     qn_text_put(message, request->params, request->params_bytes);
     for (size_t i = 0; i < m->memory.count; i++) {
         const model_buffer *from = &m->memory.buffer[i];
-        qn_model_buffer b = { .begin = (uintptr_t)from->begin, .bytes = from->bytes, .input = from->input };
+        qn_model_buffer b = {.begin = (uintptr_t)from->begin, .bytes = from->bytes, .input = from->input};
         memcpy(b.name, from->name, sizeof b.name);
         qn_text_put(message, &b, sizeof b);
     }
@@ -171,7 +173,8 @@ static quern_status converse(model *m, const qn_text *message, qn_text *report, 
         qn_text_put(report, text, n);
         left -= n;
     }
-    if (counts) *counts = (model_counts){ reply.switches, reply.operations, reply.barriers, reply.landings, reply.accesses };
+    if (counts)
+        *counts = (model_counts){reply.switches, reply.operations, reply.barriers, reply.landings, reply.accesses};
     if (!reply.fault) return QUERN_OK;
     const char *all = qn_text_string(report);
     return qn_fail(QUERN_LAUNCH_FAILED, "model: %.*s", (int)strcspn(all, "\n"), all);
@@ -189,7 +192,7 @@ quern_status model_launch(model *m, const qn_arch *arch, const model_launch_requ
     }
     if (status == QUERN_OK) {
         // A runner that has just ended must not end this process.
-        struct sigaction ignore = { .sa_handler = SIG_IGN }, before;
+        struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
         sigaction(SIGPIPE, &ignore, &before);
         status = converse(m, &message, report, counts);
         sigaction(SIGPIPE, &before, NULL);

@@ -21,28 +21,35 @@
 
 extern char **environ;
 
-const char *const model_build_name[MODEL_BUILDS] = { "plain", "asan", "access", "msan" };
+const char *const model_build_name[MODEL_BUILDS] = {"plain", "asan", "access", "msan"};
 
 // ---- flags
 
-static const char *const common_flags[] = { "-std=c++17", "-g1", "-gdwarf-4", "-fPIC", "-w", "-fno-strict-aliasing",
-                                            "-ffp-contract=off", "-fno-omit-frame-pointer", NULL };
+static const char *const common_flags[] = {"-std=c++17",
+                                           "-g1",
+                                           "-gdwarf-4",
+                                           "-fPIC",
+                                           "-w",
+                                           "-fno-strict-aliasing",
+                                           "-ffp-contract=off",
+                                           "-fno-omit-frame-pointer",
+                                           NULL};
 #define UNDEFINED ",undefined,float-cast-overflow"
 static const char *const kernel_flags[MODEL_BUILDS][8] = {
-    [MODEL_PLAIN] = { "-O2" },
-    [MODEL_ASAN] = { "-O1", "-fsanitize=address" UNDEFINED, "-fno-sanitize=vptr", "-fno-sanitize-recover=all" },
+    [MODEL_PLAIN] = {"-O2"},
+    [MODEL_ASAN] = {"-O1", "-fsanitize=address" UNDEFINED, "-fno-sanitize=vptr", "-fno-sanitize-recover=all"},
     // Not linked with the sanitizer's library: the runner has its own functions. Older compilers copy by plain memcpy.
-    [MODEL_ACCESS] = { "-O1", "-fsanitize=thread" UNDEFINED, "-fno-sanitize=vptr", "-fno-sanitize-recover=all",
-                       "-nodefaultlibs", "-Wl,--wrap=memcpy,--wrap=memset,--wrap=memmove" },
-    [MODEL_MSAN] = { "-O1", "-fsanitize=memory" },
+    [MODEL_ACCESS] = {"-O1", "-fsanitize=thread" UNDEFINED, "-fno-sanitize=vptr", "-fno-sanitize-recover=all",
+                      "-nodefaultlibs", "-Wl,--wrap=memcpy,--wrap=memset,--wrap=memmove"},
+    [MODEL_MSAN] = {"-O1", "-fsanitize=memory"},
 };
 // Without it clang leaves out a load that a store to the same place follows.
-static const char *const access_clang_flags[] = { "-mllvm", "-tsan-instrument-read-before-write=1", NULL };
+static const char *const access_clang_flags[] = {"-mllvm", "-tsan-instrument-read-before-write=1", NULL};
 static const char *const link_flags[MODEL_BUILDS][4] = {
-    [MODEL_PLAIN] = { NULL },
-    [MODEL_ASAN] = { "-fsanitize=address,undefined", "-fno-sanitize=vptr" },
-    [MODEL_ACCESS] = { "-fsanitize=undefined", "-fno-sanitize=vptr" },
-    [MODEL_MSAN] = { "-fsanitize=memory" },
+    [MODEL_PLAIN] = {NULL},
+    [MODEL_ASAN] = {"-fsanitize=address,undefined", "-fno-sanitize=vptr"},
+    [MODEL_ACCESS] = {"-fsanitize=undefined", "-fno-sanitize=vptr"},
+    [MODEL_MSAN] = {"-fsanitize=memory"},
 };
 
 typedef struct command_line {
@@ -122,7 +129,7 @@ static void forget_words(model_toolchain *chain)
 
 static bool try_compiler(model_toolchain *chain, const char *command)
 {
-    command_line line = { { NULL }, 0 };
+    command_line line = {{NULL}, 0};
     char output[600];
     pid_t pid;
     qn_text text = QN_TEXT_INIT;
@@ -154,17 +161,19 @@ static quern_status find_compiler(model_toolchain *chain, const char *wanted)
         return qn_fail(QUERN_UNSUPPORTED, "the model needs a C++17 compiler%s: '%s' is none that can be run",
                        chain->build == MODEL_MSAN ? ", clang++ for this build" : "", wanted);
     }
-    static const char *const usual[] = { "g++", "clang++", "c++" };
+    static const char *const usual[] = {"g++", "clang++", "c++"};
     for (size_t i = 0; i < QN_COUNT(usual); i++)
         if (try_compiler(chain, usual[i])) return QUERN_OK;
-    return qn_fail(QUERN_UNSUPPORTED, "the model needs a C++17 compiler%s: none of g++, clang++, c++ can be run; "
-                   "install one, or name one by CXX", chain->build == MODEL_MSAN ? ", clang++ for this build" : "");
+    return qn_fail(QUERN_UNSUPPORTED,
+                   "the model needs a C++17 compiler%s: none of g++, clang++, c++ can be run; "
+                   "install one, or name one by CXX",
+                   chain->build == MODEL_MSAN ? ", clang++ for this build" : "");
 }
 
 // Compiler, flags and the model's files: what every kernel's object depends on.
 static quern_status identify(model_toolchain *chain)
 {
-    command_line line = { { NULL }, 0 };
+    command_line line = {{NULL}, 0};
     add_kernel_flags(&line, chain);
     for (size_t i = 0; i < line.count; i++) qn_key_put_string(&chain->identity, 'w', line.word[i]);
     qn_key_put_string(&chain->identity, 'v', chain->version);
@@ -241,7 +250,7 @@ static quern_status name_object(const model_toolchain *chain, const char *object
 static quern_status preprocess(model_toolchain *chain, const char *source, model_job *job)
 {
     static const char unit[] = "#include \"kernel.cu\"\n#line 1 \"export\"\nQN_MODEL_EXPORT(QN_ENTRY)\n";
-    command_line line = { { NULL }, 0 };
+    command_line line = {{NULL}, 0};
     char shim[600], made[600];
     qn_text text = QN_TEXT_INIT;
 
@@ -249,7 +258,8 @@ static quern_status preprocess(model_toolchain *chain, const char *source, model
     QN_TRY(model_files_write(job->folder, "unit.cpp", unit, sizeof unit - 1));
     snprintf(shim, sizeof shim, "%s/shim.h", qn_text_string(&chain->folder));
     add_kernel_flags(&line, chain);
-    add(&line, "-include"), add(&line, shim), add(&line, "-E"), add(&line, "-o"), add(&line, "unit.ii"), add(&line, "unit.cpp");
+    add(&line, "-include"), add(&line, shim), add(&line, "-E"), add(&line, "-o"), add(&line, "unit.ii"),
+        add(&line, "unit.cpp");
     QN_TRY(run_in(job->folder, &line, "a kernel did not compile for the model"));
     snprintf(made, sizeof made, "%s/unit.ii", job->folder);
     quern_status status = qn_file_read(made, &text);
@@ -262,14 +272,15 @@ static model_job *job_of(model_toolchain *chain, const char *source, const char 
 {
     for (size_t i = 0; i < MODEL_MAX_JOBS; i++) {
         model_job *job = &chain->job[i];
-        if (job->pid && ((source && !strcmp(job->source, source)) || (object && !strcmp(job->object, object)))) return job;
+        if (job->pid && ((source && !strcmp(job->source, source)) || (object && !strcmp(job->object, object))))
+            return job;
     }
     return NULL;
 }
 
 static quern_status start_compile(model_toolchain *chain, model_job *job)
 {
-    command_line line = { { NULL }, 0 };
+    command_line line = {{NULL}, 0};
     char output[600];
     snprintf(output, sizeof output, "%s/log", job->folder);
     add_kernel_flags(&line, chain);
@@ -286,8 +297,10 @@ static quern_status start_job(model_toolchain *chain, const char *source, const 
     quern_status status = preprocess(chain, source, job);
     if (status == QUERN_OK) {
         *made = has_object(chain, job->object);
-        if (*made) status = name_object(chain, job->object, hex);
-        else if (!job_of(chain, NULL, job->object)) status = start_compile(chain, job);
+        if (*made)
+            status = name_object(chain, job->object, hex);
+        else if (!job_of(chain, NULL, job->object))
+            status = start_compile(chain, job);
     }
     if (!job->pid) model_files_remove(job->folder);
     return status;
@@ -316,12 +329,14 @@ static int running_jobs(model_toolchain *chain)
 {
     int running = 0;
     for (size_t i = 0; i < MODEL_MAX_JOBS; i++) {
-        siginfo_t info = { 0 };
+        siginfo_t info = {0};
         model_job *job = &chain->job[i];
         if (!job->pid) continue;
         bool ended = waitid(P_PID, (id_t)job->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == job->pid;
-        if (ended) (void)finish_job(chain, job);
-        else running++;
+        if (ended)
+            (void)finish_job(chain, job);
+        else
+            running++;
     }
     return running;
 }
@@ -341,7 +356,7 @@ quern_status model_toolchain_begin(model_toolchain *chain, const char *source, b
 
 static quern_status make_object(model_toolchain *chain, const char *source, const char *hex)
 {
-    model_job own = { .pid = 0 }, *job = job_of(chain, hex, NULL);
+    model_job own = {.pid = 0}, *job = job_of(chain, hex, NULL);
     bool made = false;
     if (job) return finish_job(chain, job);
     QN_TRY(start_job(chain, source, hex, &own, &made));
@@ -374,7 +389,7 @@ static void add_engine_flags(command_line *line, const model_toolchain *chain)
 // What an object of the engine depends on, but for its own file.
 static quern_status engine_identity(const model_toolchain *chain, qn_text *key)
 {
-    command_line line = { { NULL }, 0 };
+    command_line line = {{NULL}, 0};
     add_engine_flags(&line, chain);
     for (size_t i = 0; i < line.count; i++) qn_key_put_string(key, 'w', line.word[i]);
     qn_key_put_string(key, 'v', chain->version);
@@ -415,7 +430,7 @@ static quern_status name_objects(const model_toolchain *chain, engine *e)
 
 static quern_status start_object(model_toolchain *chain, engine *e, size_t i)
 {
-    command_line line = { { NULL }, 0 };
+    command_line line = {{NULL}, 0};
     char output[600], source[700];
     if (qn_file_exists(e->object[i])) return QUERN_OK;
     QN_TRY(model_files_work(qn_text_string(&chain->cache), e->work[i]));
@@ -446,7 +461,8 @@ static quern_status compile_engine(model_toolchain *chain, engine *e)
     quern_status status = QUERN_OK, other;
     size_t ahead = (size_t)chain->jobs_limit;
     for (size_t i = 0; i < e->files.count + ahead; i++) {
-        if (i >= ahead && i - ahead < e->files.count && (other = finish_object(e, i - ahead)) != QUERN_OK) status = other;
+        if (i >= ahead && i - ahead < e->files.count && (other = finish_object(e, i - ahead)) != QUERN_OK)
+            status = other;
         if (i < e->files.count && status == QUERN_OK) status = start_object(chain, e, i);
     }
     return status;
@@ -455,7 +471,7 @@ static quern_status compile_engine(model_toolchain *chain, engine *e)
 static quern_status link_runner(model_toolchain *chain, const engine *e, const char *path)
 {
     char work[512], made[600];
-    command_line line = { { NULL }, 0 };
+    command_line line = {{NULL}, 0};
     QN_TRY(model_files_work(qn_text_string(&chain->cache), work));
     add_list(&line, (const char *const *)chain->words, MODEL_MAX_WORDS);
     add_list(&line, link_flags[chain->build], QN_COUNT(link_flags[0]));

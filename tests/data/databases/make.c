@@ -19,7 +19,9 @@ int main(int argc, char **argv)
         status = store.put(store.self, &sample.record);
         cache_sample_free(&sample);
     }
-    if (status) fprintf(stderr, "%s: %s\n", quern_status_name(status), quern_message());
-    else qn_sqlite_close(&store);
+    if (status)
+        fprintf(stderr, "%s: %s\n", quern_status_name(status), quern_message());
+    else
+        qn_sqlite_close(&store);
     return status != QUERN_OK;
 }
