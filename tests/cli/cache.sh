@@ -12,6 +12,9 @@ sum=$(cksum <second.db)
 t env QUERN_SEALED=second.db QUERN_MODE=strict quern warm "$spec" --arch sm_90a
 t env QUERN_SEALED=second.db QUERN_MODE=strict quern warm "$spec" --arch sm_80
 [ "$sum" = "$(cksum <second.db)" ] && echo 'the sealed file is as it was'
+chmod a+w second.db
+t env QUERN_SEALED=second.db QUERN_MODE=strict quern warm "$spec" --arch sm_90a --db ''
+chmod 0444 second.db
 t quern cache prune --cap 0 --db first.db
 t quern warm "$spec" --arch sm_90a --db first.db
 head -c 8192 first.db >torn.db

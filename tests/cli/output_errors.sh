@@ -25,3 +25,8 @@ ln -s target.npy link.npy
 t quern run "$spec" logits=logits.npy indices=link.npy --device cpu
 stat -c '%N %a' link.npy target.npy | sed "s/[‘’'\"]//g"
 integers target.npy
+
+# One file under two names, there already or not yet.
+t quern run "$spec" logits=logits.npy values=./logits.npy --device cpu
+t quern run "$spec" logits=logits.npy values=fresh.npy indices=./fresh.npy --device cpu
+t quern run "$spec" logits=logits.npy values=target.npy indices=link.npy --device cpu
