@@ -105,13 +105,13 @@ static std::string carry_out(const qn_model_request &r, const std::string &path,
 
 static bool serve()
 {
-    qn_model_request r;
+    qn_model_request r = {};
     if (!read_all(&r, sizeof r) || r.magic != QN_MODEL_REQUEST) return false;
-    std::string path(r.path_bytes, 0);
+    std::vector<char> path(r.path_bytes + 1);    // ends with a 0
     std::vector<char> room(r.params_bytes + 64); // tensor maps in it want 64-byte alignment
     char *params = room.data() + (64 - reinterpret_cast<uintptr_t>(room.data()) % 64) % 64;
     std::vector<qn_model_buffer> buffers(r.buffer_count);
-    if (!read_all(&path[0], path.size()) || !read_all(params, r.params_bytes)) return false;
+    if (!read_all(path.data(), r.path_bytes) || !read_all(params, r.params_bytes)) return false;
     if (!read_all(buffers.data(), buffers.size() * sizeof buffers[0])) return false;
     launch.buffers.clear();
     for (qn_model_buffer &b : buffers) {
@@ -119,7 +119,7 @@ static bool serve()
         launch.buffers.push_back(
             {b.name, reinterpret_cast<char *>(b.begin), reinterpret_cast<char *>(b.begin + b.bytes), b.input != 0});
     }
-    std::string text = carry_out(r, path, params);
+    std::string text = carry_out(r, path.data(), params);
     qn_model_reply reply = {QN_MODEL_REPLY,  !text.empty(),   (u32)text.size(), 0, counts.switches, counts.operations,
                             counts.barriers, counts.landings, counts.accesses};
     return write_all(&reply, sizeof reply) && write_all(text.data(), text.size());

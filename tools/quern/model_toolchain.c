@@ -431,12 +431,16 @@ static quern_status name_objects(const model_toolchain *chain, engine *e)
 static quern_status start_object(model_toolchain *chain, engine *e, size_t i)
 {
     command_line line = {{NULL}, 0};
-    char output[600], source[700];
+    char output[600], source[700], ignore[700];
     if (qn_file_exists(e->object[i])) return QUERN_OK;
     QN_TRY(model_files_work(qn_text_string(&chain->cache), e->work[i]));
     snprintf(output, sizeof output, "%s/log", e->work[i]);
     snprintf(source, sizeof source, "%s/%s", qn_text_string(&chain->folder), e->files.name[i]);
     add_engine_flags(&line, chain);
+    if (chain->build == MODEL_MSAN && strcmp(e->files.name[i], "memory.cpp") != 0) {
+        snprintf(ignore, sizeof ignore, "-fsanitize-ignorelist=%s/msan.ignore", qn_text_string(&chain->folder));
+        add(&line, ignore);
+    }
     add(&line, "-c"), add(&line, "-o"), add(&line, "object.o"), add(&line, source);
     return model_spawn((char *const *)line.word, e->work[i], output, &e->pid[i]);
 }
@@ -502,8 +506,10 @@ quern_status model_toolchain_runner(model_toolchain *chain, qn_text *program)
 {
     char hex[33], path[600], lock[600];
     qn_text key = QN_TEXT_INIT;
-    qn_key_put_bytes(&key, 'i', chain->identity.bytes, chain->identity.length);
-    quern_status status = model_files_put(qn_text_string(&chain->folder), ".cpp", &key);
+    for (size_t i = 0; i < QN_COUNT(link_flags[0]) && link_flags[chain->build][i]; i++)
+        qn_key_put_string(&key, 'l', link_flags[chain->build][i]);
+    quern_status status = engine_identity(chain, &key);
+    if (status == QUERN_OK) status = model_files_put(qn_text_string(&chain->folder), ".cpp", &key);
     if (status == QUERN_OK) status = qn_text_check(&key);
     if (status == QUERN_OK) {
         qn_hash hash = qn_hash_bytes(key.bytes, key.length);
