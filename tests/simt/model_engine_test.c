@@ -186,7 +186,7 @@ static void a_seed_repeats_a_run_exactly(void **state)
 
 // ---- misuse
 
-enum { SEEN_BY_PLAIN = 1, SEEN_BY_ASAN = 2, SEEN_BY_ACCESS = 4, SEEN_BY_ALL = 7 };
+enum { SEEN_BY_PLAIN = 1, SEEN_BY_ASAN = 2, SEEN_BY_ACCESS = 4, SEEN_BY_ALL = 7, SEEN_BY_MSAN = 8 };
 typedef struct misuse {
     int which;
     unsigned seen_by;
@@ -258,6 +258,7 @@ static const misuse misuses[] = {
     {94, SEEN_BY_ALL, "t < 100", 0, NULL},
     {95, SEEN_BY_ASAN | SEEN_BY_ACCESS, "out of bounds|stack-buffer-overflow", 0, NULL},
     {96, SEEN_BY_ALL, "signal 8|division by zero", 0, NULL},
+    {97, SEEN_BY_MSAN, "use-of-uninitialized-value", 0, NULL},
 };
 
 static char *run_misuse(model *m, const char *source, const misuse *u, model_order order)
@@ -320,6 +321,18 @@ static void every_misuse_is_reported_by_the_access_build(void **state)
     (void)state;
     check_misuses(simt_model(MODEL_ACCESS, "clang++"), SEEN_BY_ACCESS, "access");
     check_misuses(simt_model(MODEL_ACCESS, "g++"), SEEN_BY_ACCESS, "access");
+}
+
+// On request: it is the only build that follows registers, and a third engine to compile.
+static void every_misuse_is_reported_by_the_msan_build(void **state)
+{
+    (void)state;
+    if (!getenv("QUERN_TEST_MSAN")) {
+        print_message("skipped: set QUERN_TEST_MSAN=1 to run the build with MemorySanitizer (clang++)\n");
+        skip();
+    }
+    check_misuses(simt_model(MODEL_MSAN, "clang++"), SEEN_BY_MSAN, "msan");
+    check_features(simt_model(MODEL_MSAN, "clang++"));
 }
 
 static void a_report_names_line_block_warp_and_lane(void **state)
@@ -433,6 +446,7 @@ int main(void)
         cmocka_unit_test(every_misuse_is_reported_by_the_plain_build),
         cmocka_unit_test(every_misuse_is_reported_by_the_asan_build),
         cmocka_unit_test(every_misuse_is_reported_by_the_access_build),
+        cmocka_unit_test(every_misuse_is_reported_by_the_msan_build),
         cmocka_unit_test(a_report_names_line_block_warp_and_lane),
         cmocka_unit_test(a_launch_outside_the_architecture_is_refused),
         cmocka_unit_test(a_wait_for_a_cta_that_is_not_resident_is_reported),

@@ -32,8 +32,10 @@ static inline void copy(void *to, const void *from, unsigned bytes, unsigned lon
     qm::Async *op = qm::async_begin(QM_AT("copy"));
     qm::async_source(op, from, bytes, false);
     qm::async_target(op, to, bytes, false);
-    if (bar) qm::async_signal_tx(op, bar, bytes);
-    else qm::async_join(op, qm::GROUP_CP_ASYNC, qm::self->thread);
+    if (bar)
+        qm::async_signal_tx(op, bar, bytes);
+    else
+        qm::async_join(op, qm::GROUP_CP_ASYNC, qm::self->thread);
     qm::async_launch(op, Copy{to, from, bytes}, nullptr, Copy::land);
 }
 
@@ -53,8 +55,10 @@ static unsigned votes(unsigned t)
     int all = 0;
     if (lane < 16) low = __ballot_sync(0xFFFFu, lane & 1);
     unsigned same = __match_any_sync(0xFFFFFFFFu, lane / 4), equal = __match_all_sync(0xFFFFFFFFu, 5u, &all);
-    unsigned sum = __reduce_add_sync(0xFFFFFFFFu, lane), least = (unsigned)__reduce_min_sync(0xFFFFFFFFu, (int)lane - 5);
-    unsigned most = __reduce_max_sync(0xFFFFFFFFu, (unsigned)((int)lane - 5)), mixed = __reduce_xor_sync(0xFFFFFFFFu, lane);
+    unsigned sum = __reduce_add_sync(0xFFFFFFFFu, lane),
+             least = (unsigned)__reduce_min_sync(0xFFFFFFFFu, (int)lane - 5);
+    unsigned most = __reduce_max_sync(0xFFFFFFFFu, (unsigned)((int)lane - 5)),
+             mixed = __reduce_xor_sync(0xFFFFFFFFu, lane);
     return low ^ same * 3 ^ equal * 5 ^ sum << 3 ^ least * 7 ^ most * 11 ^ mixed << 20 ^ (unsigned)all << 30 ^
            (unsigned)__any_sync(0xFFFFFFFFu, lane == 31) << 29 ^ (unsigned)__all_sync(0xFFFFFFFFu, lane < 31) << 28;
 }
@@ -81,8 +85,8 @@ static unsigned named_barriers(unsigned t)
 
 static unsigned reductions(unsigned t)
 {
-    return (unsigned)__syncthreads_or(t == 77) + 2 * (unsigned)__syncthreads_and(t < 77) + 4 * (unsigned)__syncthreads_count(t % 3 == 0) +
-           1000 * (unsigned)block_any(t == 1000);
+    return (unsigned)__syncthreads_or(t == 77) + 2 * (unsigned)__syncthreads_and(t < 77) +
+           4 * (unsigned)__syncthreads_count(t % 3 == 0) + 1000 * (unsigned)block_any(t == 1000);
 }
 
 static unsigned atomics(unsigned t)
@@ -147,7 +151,8 @@ static unsigned ring(const Params &p, unsigned t)
     QN_SHARED_ARRAY(unsigned long long, empty, 2);
     QN_SHARED_ARRAY(unsigned, slot, 2 * 16);
     if (t == 0)
-        for (int i = 0; i < 2; i++) qm::mbarrier_init(full + i, 1, QM_AT_TEST), qm::mbarrier_init(empty + i, 3, QM_AT_TEST);
+        for (int i = 0; i < 2; i++)
+            qm::mbarrier_init(full + i, 1, QM_AT_TEST), qm::mbarrier_init(empty + i, 3, QM_AT_TEST);
     __syncthreads();
     unsigned sum = 0;
     for (unsigned n = 0; n < 4; n++) {
@@ -258,7 +263,8 @@ static unsigned others(const Params &p, unsigned t)
     unsigned last = ((const unsigned *)&end)[((size_t)(p.in + 63) & 15) / 4];
     float x = 1.5f + (float)t / 8, y = ex2(x);
     bool close = fabsf(y - (float)exp2((double)x)) <= 4 * 0x1p-24f * y;
-    return last + (close ? 10000 : 0) + (ex2(0.f) == 1.f ? 20000 : 0) + u32_saturated(-3.f) + (u32_saturated(1e30f) == 0xFFFFFFFFu ? 40000 : 0);
+    return last + (close ? 10000 : 0) + (ex2(0.f) == 1.f ? 20000 : 0) + u32_saturated(-3.f) +
+           (u32_saturated(1e30f) == 0xFFFFFFFFu ? 40000 : 0);
 }
 
 extern "C" __global__ void __launch_bounds__(128) features(const Params p)
@@ -266,19 +272,45 @@ extern "C" __global__ void __launch_bounds__(128) features(const Params p)
     const unsigned t = threadIdx.x;
     unsigned result = 0;
     switch (p.which) {
-    case 0: result = shuffles(t); break;
-    case 1: result = votes(t); break;
-    case 2: result = named_barriers(t); break;
-    case 3: result = reductions(t); break;
-    case 4: result = atomics(t); break;
-    case 5: result = pieces(t); break;
-    case 6: result = clusters(t); break;
-    case 7: result = ring(p, t); break;
-    case 8: result = groups(p, t); break;
-    case 9: result = registers(t); break;
-    case 10: result = across_the_grid(p); break;
-    case 11: result = flag(t); break;
-    case 12: result = others(p, t); break;
+    case 0:
+        result = shuffles(t);
+        break;
+    case 1:
+        result = votes(t);
+        break;
+    case 2:
+        result = named_barriers(t);
+        break;
+    case 3:
+        result = reductions(t);
+        break;
+    case 4:
+        result = atomics(t);
+        break;
+    case 5:
+        result = pieces(t);
+        break;
+    case 6:
+        result = clusters(t);
+        break;
+    case 7:
+        result = ring(p, t);
+        break;
+    case 8:
+        result = groups(p, t);
+        break;
+    case 9:
+        result = registers(t);
+        break;
+    case 10:
+        result = across_the_grid(p);
+        break;
+    case 11:
+        result = flag(t);
+        break;
+    case 12:
+        result = others(p, t);
+        break;
     }
     p.out[blockIdx.x * blockDim.x + t] = result;
 }

@@ -70,7 +70,8 @@ extern "C" __global__ void __launch_bounds__(128) tile(const __grid_constant__ P
     wgmma_fence();
     for (u32 k = 0; k < 4; k++) {
         const u64 desc_a = FAULT == 4 ? wgmma_descriptor(&a, 0, 2048, kSwizzle128) : first_a;
-        wgmma_f32_bf16<8>(d, wgmma_descriptor_advance(desc_a, 32 * k), wgmma_descriptor_advance(first_b, 32 * k), k != 0);
+        wgmma_f32_bf16<8>(d, wgmma_descriptor_advance(desc_a, 32 * k), wgmma_descriptor_advance(first_b, 32 * k),
+                          k != 0);
     }
     wgmma_commit_group();
     if (FAULT == 3) store(p.out, d, t);
