@@ -100,30 +100,37 @@ void *shared_take(size_t &offset, size_t bytes, size_t align, Place at)
     return p;
 }
 
+// The peer may not have come to its declarations yet: it gets the pieces of this CTA in the same places.
+static void lay_out_alike(const Cta *mine, Cta *peer)
+{
+    for (const Piece &piece : mine->pieces) {
+        bool has = false;
+        for (const Piece &its : peer->pieces) has = has || its.at == piece.at;
+        if (has) continue;
+        peer->pieces.push_back(piece);
+        if (peer->used < piece.at + piece.bytes) peer->used = piece.at + piece.bytes;
+        char *q = peer->arena + piece.at;
+        show(q, piece.bytes);
+        raw_fill(q, 0xFF, piece.bytes);
+        if (build == BUILD_MSAN) hide(q, piece.bytes, {"", 0, "shared memory"});
+        access_piece(q, piece.bytes);
+    }
+}
+
 void *map_shared(const void *p, unsigned rank, Place at)
 {
     need_arch(90, 0, false, at);
     Lane *a = current();
     Cluster *c = a->cta->cluster;
-    if (!is_shared(p) || shared_cta(p)->cluster != c) fail(at, "the address is not in the cluster's shared memory");
+    const Cta *mine = is_shared(p) ? shared_cta(p) : nullptr;
+    if (!mine || mine->cluster != c) fail(at, "the address is not in the cluster's shared memory");
     if (rank >= c->ctas.size()) fail(at, "rank %u in a cluster of %zu", rank, c->ctas.size());
     Cta *peer = &c->ctas[rank];
     if (!peer->live) fail(at, "CTA %u of the cluster has ended", rank);
-    const Piece *piece = shared_piece(p, 1);
-    if (!piece) fail(at, "the address is outside every piece of shared memory");
-    // The peer may not have come to its declaration yet: its arena is laid out the same by taking the pieces in order.
-    for (const Piece &mine : shared_cta(p)->pieces) {
-        bool has = false;
-        for (const Piece &its : peer->pieces) has = has || its.at == mine.at;
-        if (has) continue;
-        peer->pieces.push_back(mine);
-        if (peer->used < mine.at + mine.bytes) peer->used = mine.at + mine.bytes;
-        char *q = peer->arena + mine.at;
-        show(q, mine.bytes);
-        raw_fill(q, 0xFF, mine.bytes);
-        access_piece(q, mine.bytes);
-    }
-    return peer->arena + ((const char *)p - shared_cta(p)->arena);
+    if (!shared_piece(p, 1)) fail(at, "the address is outside every piece of shared memory");
+    char *mapped = peer->arena + ((const char *)p - mine->arena);
+    if (!shared_piece(mapped, 1)) lay_out_alike(mine, peer);
+    return mapped;
 }
 
 u32 shared_address(const void *p, Place at)
