@@ -90,24 +90,4 @@ void check_global(const void *p, size_t bytes, Access access, Place at)
     if (wrong) fail(at, "%s: %zu bytes; %s", wrong, bytes, text.c_str());
 }
 
-void load_over(void *to, const void *from, size_t bytes, Place at)
-{
-    current()->at = at;
-    const char *p = static_cast<const char *>(from);
-    if ((size_t)p % bytes) fail(at, "the vector is not aligned to its %zu bytes", bytes);
-    if (!is_device(p)) fail(at, "the address is not in device memory");
-    u8 value[64];
-    if (bytes > sizeof value) fail(at, "a vector of %zu bytes", bytes);
-    memset(value, 0xFF, sizeof value);
-    size_t found = 0;
-    for (const Buffer &b : mapped) {
-        const char *begin = std::max(p, (const char *)b.begin), *end = std::min(p + bytes, (const char *)b.end);
-        if (begin >= end) continue;
-        raw_copy(value + (begin - p), begin, (size_t)(end - begin));
-        found += (size_t)(end - begin);
-    }
-    if (!found) fail(at, "no byte of the vector is in a buffer of device memory");
-    raw_copy(to, value, bytes);
-}
-
 } // namespace qm

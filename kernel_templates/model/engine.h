@@ -143,8 +143,6 @@ template <class T> T load(const T *from, Place at)
     load(&value, from, sizeof value, at);
     return value;
 }
-// For the one wrapper that may read an aligned vector of which only some bytes are in a buffer; the others read 0xFF.
-void load_over(void *to, const void *from, size_t bytes, Place at);
 void check_global(const void *p, size_t bytes, Access access, Place at); // device memory: bounds and inputs
 // Without any check, also of hidden bytes.
 void raw_copy(void *to, const void *from, size_t bytes);

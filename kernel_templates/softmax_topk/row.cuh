@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row as 16-byte vectors. A row may start at any element, so it is read as the aligned vectors that cover it; what
-// lies outside the row in the first and the last one is replaced by -inf. Element q of vector v is the row's element
+// A row as 16-byte vectors. A row may start at any element, so it is read as the aligned vectors that cover it; those
+// that an end of the row cuts are read element by element, with -inf for what lies outside. Element q of vector v is the row's element
 // v * kPerVector + q - lead.
 //
 // BATCH_INVARIANT: which thread adds which elements must not depend on the row's address. Then vectors are counted
@@ -35,20 +35,26 @@ QN_DEVICE u32 row_raw(const softmax_topk_params &p, i64 row, u32 index)
     return static_cast<const Raw *>(p.logits)[row * p.logits_stride + index];
 }
 
-// -inf in place of what vector v holds outside the row.
-QN_DEVICE uint4 row_mask(uint4 x, const Row &r, u32 v)
+// Whether vector v lies wholly inside the row.
+QN_DEVICE bool row_has_whole(const Row &r, u32 v)
 {
     const u32 first = v * kPerVector - r.lead; // wraps below 0 for what comes before the row, and fails the test
-    u32 word[4] = {x.x, x.y, x.z, x.w};
+    return first < kV && kV - first >= kPerVector;
+}
+
+// A vector that the row's end cuts, element by element: no load leaves the row, which may end where its allocation ends.
+QN_DEVICE uint4 row_load_cut(const Row &r, u32 v)
+{
+    const Raw *row = reinterpret_cast<const Raw *>(r.vectors) + (r.lead + r.shift); // [V]
+    const u32 first = v * kPerVector - r.lead;
+    u32 word[4] = {0, 0, 0, 0};
 #pragma unroll
     for (u32 q = 0; q < kPerVector; q++) {
-        if (first + q < kV) continue;
-        if constexpr (sizeof(Raw) == 2) {
-            const u32 half = q % 2 ? 0xFFFF0000u : 0x0000FFFFu;
-            word[q / 2] = (word[q / 2] & ~half) | (Element::kPad & half);
-        } else {
-            word[q] = Element::kPad;
-        }
+        const u32 raw = first + q < kV ? (u32)__ldg(row + (first + q)) : Element::kPad & (u32)(Raw) ~(Raw)0;
+        if constexpr (sizeof(Raw) == 2)
+            word[q / 2] |= raw << (q % 2 * 16);
+        else
+            word[q] = raw;
     }
     return make_uint4(word[0], word[1], word[2], word[3]);
 }
@@ -73,19 +79,16 @@ QN_DEVICE uint4 row_join(const uint4 &a, const uint4 &b, u32 shift)
     return make_uint4(word[0], word[1], word[2], word[3]);
 }
 
-// Vector v < count of the row, ends masked.
+// Vector v < count of the row, -inf in place of what it holds outside the row.
 QN_DEVICE uint4 row_load(const Row &r, u32 v)
 {
-    uint4 x;
     if (BATCH_INVARIANT && r.shift) {
-        x = load_covering(r.vectors + v);
-        const bool more = (v + 1) * kPerVector < r.shift + kV; // the next aligned vector holds some of the row
-        x = row_join(x, more ? load_covering(r.vectors + v + 1) : x, r.shift);
-    } else {
-        x = load_covering(r.vectors + v);
+        const bool whole = v > 0 && (v + 2) * kPerVector <= r.shift + kV; // both aligned vectors
+        if (QN_UNLIKELY(!whole)) return row_load_cut(r, v);
+        return row_join(__ldg(r.vectors + v), __ldg(r.vectors + v + 1), r.shift);
     }
-    if (QN_UNLIKELY(v == 0 || v == r.count - 1)) x = row_mask(x, r, v);
-    return x;
+    if (QN_UNLIKELY(!row_has_whole(r, v))) return row_load_cut(r, v);
+    return __ldg(r.vectors + v);
 }
 
 // The same for a vector that is neither the first of a row with a lead nor the last: read once, not kept in L1.

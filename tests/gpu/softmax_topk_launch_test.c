@@ -193,7 +193,7 @@ static void *launch_in_thread(void *user)
 {
     worker *w = user;
     w->result = g.driver->cuCtxSetCurrent(g.context);
-    for (int i = 0; i < 100 && w->status == QUERN_OK; i++)
+    for (int i = 0; i < (gpu_is_quick() ? 10 : 100) && w->status == QUERN_OK; i++)
         w->status = quern_softmax_topk(w->r.op, &w->r.device.args, w->stream);
     if (w->result == CUDA_SUCCESS) w->result = g.driver->cuStreamSynchronize(w->stream);
     return NULL;

@@ -15,6 +15,7 @@
 #include "support/check.h"
 #include "support/compile_pool.h"
 #include "support/gpu.h"
+#include "tune/space.h"
 
 static gpu g;
 
@@ -25,6 +26,11 @@ static void skip_without_device(void)
     if (g.driver) return;
     print_message("skipped: no device (%s)\n", g.why);
     skip();
+}
+
+static void must_be_ok(quern_status status)
+{
+    if (status != QUERN_OK) fail_msg("%s", quern_message());
 }
 
 static unsigned wanted_tag(void)
@@ -144,48 +150,35 @@ static void every_hostile_case_equals_the_reference_three_times_over(void **stat
     conclude(&v, "cases");
 }
 
-// ---- every plan by force: each choice of the first knob (the plan) with each choice of each other knob
+// ---- every plan by force: the heuristic of each bucket of rows, what differs from the first of each plan in one knob, and
+// drawn ones
 
-typedef struct forced {
-    qn_config *item;
-    size_t count, capacity;
-    bool seen[QN_MAX_CHOICES][QN_MAX_KNOBS][QN_MAX_CHOICES];
-} forced;
+enum { DRAWS = 40, QUICK_DRAWS = 8, DRAW_SEED = 7 };
 
-static bool is_new(const forced *f, const size_t *choice)
+static void collect(const quern_spec *spec, qn_configs *list)
 {
-    for (size_t k = 1; k < qn_family_softmax_topk.knob_count; k++)
-        if (!f->seen[choice[0]][k][choice[k]]) return true;
-    return f->count == 0;
+    const qn_space space = {.family = &qn_family_softmax_topk, .spec = spec, .arch = g.arch, .bucket = 0};
+    must_be_ok(qn_space_seeds(&space, list));
+    size_t seeds = list->count;
+    for (size_t i = 0; !gpu_is_quick() && i < seeds; i++) {
+        bool first = true;
+        for (size_t j = 0; j < i; j++) first = first && list->item[j].value[0] != list->item[i].value[0];
+        qn_config seed = list->item[i]; // the list moves when it grows
+        if (first) must_be_ok(qn_space_neighbours(&space, &seed, list));
+    }
+    must_be_ok(qn_space_draws(&space, DRAW_SEED, gpu_is_quick() ? QUICK_DRAWS : DRAWS, list));
 }
 
-static void keep(forced *f, const qn_config *config, const size_t *choice)
+static void compile_configs(const quern_spec *spec, const char *text, const qn_configs *list)
 {
-    if (f->count == f->capacity) {
-        f->capacity = f->capacity ? 2 * f->capacity : 64;
-        f->item = realloc(f->item, f->capacity * sizeof *f->item);
-        assert_non_null(f->item);
+    compile_jobs jobs = {0};
+    for (size_t i = 0; i < list->count; i++) {
+        qn_plan plan = {0};
+        must_be_ok(qn_family_softmax_topk.plan(spec, g.arch, &list->item[i], &plan));
+        for (size_t s = 0; s < plan.stage_count; s++) compile_jobs_add(&jobs, &plan.stage[s], g.arch, text);
     }
-    f->item[f->count++] = *config;
-    for (size_t k = 0; k < qn_family_softmax_topk.knob_count; k++) f->seen[choice[0]][k][choice[k]] = true;
-}
-
-static void collect(const quern_spec *spec, const char *text, size_t knob, size_t *choice, qn_config *config, forced *f,
-                    compile_jobs *jobs)
-{
-    const qn_family *family = &qn_family_softmax_topk;
-    if (knob < family->knob_count) {
-        for (choice[knob] = 0; choice[knob] < family->knobs[knob].choice_count; choice[knob]++) {
-            config->value[knob] = family->knobs[knob].choices[choice[knob]];
-            collect(spec, text, knob + 1, choice, config, f, jobs);
-        }
-        return;
-    }
-    qn_plan plan = {0};
-    if (!is_new(f, choice) || family->plan(spec, g.arch, config, &plan) != QUERN_OK) return;
-    size_t before = jobs->count; // a knob that this plan does not use gives the same kernel again
-    for (size_t s = 0; s < plan.stage_count; s++) compile_jobs_add(jobs, &plan.stage[s], g.arch, text);
-    if (jobs->count > before) keep(f, config, choice);
+    compile_jobs_run(&jobs, g.q);
+    compile_jobs_fini(&jobs);
 }
 
 static bool for_forced(const hostile_case *c)
@@ -210,19 +203,17 @@ static bool any_for_forced(const char *text)
 
 static void force_on(const quern_softmax_topk_spec *spec, const char *text, verdict *v)
 {
-    forced *f = test_calloc(1, sizeof *f);
-    compile_jobs jobs = {0};
-    qn_config config = {0};
+    qn_configs list = QN_CONFIGS_INIT;
     qn_text report = QN_TEXT_INIT, name = QN_TEXT_INIT;
-    size_t choice[QN_MAX_KNOBS] = {0}, count;
+    size_t count;
     const hostile_case *cases = hostile_cases(&count);
-    collect(&spec->base, text, 0, choice, &config, f, &jobs);
-    compile_jobs_run(&jobs, g.q);
-    for (size_t i = 0; i < f->count; i++) {
+    collect(&spec->base, &list);
+    compile_configs(&spec->base, text, &list);
+    for (size_t i = 0; i < list.count; i++) {
         quern_op *op = NULL;
         qn_text_clear(&name);
-        qn_config_write(&qn_family_softmax_topk, &f->item[i], &name);
-        if (qn_prepare_config(g.q, &spec->base, QUERN_DEVICE_CURRENT, &f->item[i], &op) != QUERN_OK)
+        qn_config_write(&qn_family_softmax_topk, &list.item[i], &name);
+        if (qn_prepare_config(g.q, &spec->base, QUERN_DEVICE_CURRENT, &list.item[i], &op) != QUERN_OK)
             fail_msg("'%s' %s: %s", text, qn_text_string(&name), quern_message());
         for (size_t j = 0; j < count; j++) {
             if (strcmp(cases[j].text, text) || !for_forced(&cases[j]) || !hostile_wanted(&cases[j], ~0u)) continue;
@@ -231,11 +222,9 @@ static void force_on(const quern_softmax_topk_spec *spec, const char *text, verd
         }
         quern_op_release(op);
     }
-    print_message("'%s': %zu configurations\n", text, f->count);
+    print_message("'%s': %zu configurations\n", text, list.count);
     qn_text_fini(&name), qn_text_fini(&report);
-    compile_jobs_fini(&jobs);
-    free(f->item);
-    test_free(f);
+    qn_configs_fini(&list);
 }
 
 static void every_plan_by_force_equals_the_reference(void **state)

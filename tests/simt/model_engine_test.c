@@ -226,7 +226,6 @@ static const misuse misuses[] = {
     {32, SEEN_BY_ALL, "a store to an input", 0, NULL},
     {33, SEEN_BY_ALL, "which is no memory of the kernel|runtime error", 0, NULL},
     {34, SEEN_BY_ALL, "not aligned to 4 bytes|runtime error", 0, NULL},
-    {35, SEEN_BY_ALL, "no byte of the vector is in a buffer", 0, NULL},
     {36, SEEN_BY_ALL, "outside every buffer", 0, NULL},
     {40, SEEN_BY_ALL, "more arrivals than the mbarrier's count 2", 0, NULL},
     {41, SEEN_BY_PLAIN | SEEN_BY_ACCESS, "bytes were overwritten|bytes of an mbarrier", 0, NULL},

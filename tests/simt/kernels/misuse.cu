@@ -171,9 +171,6 @@ static void device_memory(const Params &p, unsigned t)
     case 34:
         atomicAdd((unsigned *)((char *)p.out + 2 + p.zero), 1u);
         break;
-    case 35:
-        load_covering((const uint4 *)((size_t)(p.in + 96) & ~(size_t)15));
-        break;
     case 36:
         atomicAdd(p.out + 4096 + p.zero, 1u);
         break;
