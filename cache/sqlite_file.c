@@ -129,6 +129,13 @@ bool qn_read_raw(sqlite3 *db, void *bytes, int count, int64_t offset)
     return file->pMethods->xRead(file, bytes, count, offset) == SQLITE_OK;
 }
 
+bool qn_is_made_read_only(sqlite3 *db)
+{
+    unsigned char versions[2];
+
+    return qn_read_raw(db, versions, sizeof versions, QN_AT_VERSIONS) && versions[0] > 2 && versions[1] <= 2;
+}
+
 // ---- judging the content
 
 typedef struct format {
@@ -163,20 +170,10 @@ static int check_columns(sqlite3 *db)
     return code;
 }
 
-// SQLite says of a file that its header is none: was it ours? A wiped header, or our mark behind a damaged one.
-static bool header_was_ours(sqlite3 *db)
-{
-    static const unsigned char mark[4] = {'Q', 'r', 'n', '1'};
-    unsigned char header[100], zeros[16] = {0};
-
-    if (!qn_read_raw(db, header, sizeof header, 0)) return false;
-    return !memcmp(header, zeros, sizeof zeros) || !memcmp(header + 68, mark, sizeof mark);
-}
-
 static quern_status refuse_content(const qn_sqlite *store, sqlite3 *db, int code)
 {
     if (code != SQLITE_NOTADB) return qn_sqlite_fail(store, db, code, "reading its format");
-    if (header_was_ours(db)) {
+    if (qn_was_ours(db)) {
         return qn_fail(QUERN_STORE_CORRUPT,
                        "%s: its header is destroyed; 'quern cache repair' sets it aside and saves what can be read",
                        store->file);
@@ -241,6 +238,7 @@ void qn_session_close(qn_session *session)
     sqlite3_close(session->db);
     session->db = NULL;
     session->open = session->sealed = session->read_only = false;
+    session->image_bytes = -1;
 }
 
 // Read-only: as an immutable file if the seal allows it, which needs no locks and no writable directory; else with

@@ -8,6 +8,7 @@
 //   sqlite_get.c      get, list            sqlite_put.c   put, remove, the cap
 //   sqlite_verify.c   info, verify         sqlite_prune.c prune
 //   sqlite_merge.c    import               sqlite_ship.c  export, seal        sqlite_repair.c repair
+//   sqlite_trace.c    was a damaged file ours?
 //   sqlite_tune.c     the tuning table (tune.h)
 #ifndef QN_CACHE_SQLITE_PRIVATE_H
 #define QN_CACHE_SQLITE_PRIVATE_H
@@ -31,8 +32,9 @@ typedef struct qn_session {
     sqlite3 *db;        // NULL: not open yet, or an empty database that may not be written
     bool open;
     bool read_only, sealed;
-    quern_status refused;    // a verdict on the file that trying again does not change
-    qn_message_mark refusal; // and its message
+    int64_t image_bytes, data_version; // the sum of all images, as of SQLite's data_version; -1: not known
+    quern_status refused;              // a verdict on the file that trying again does not change
+    qn_message_mark refusal;           // and its message
 } qn_session;
 
 typedef struct qn_sqlite {
@@ -53,6 +55,7 @@ typedef struct qn_use {
     sqlite3 *db; // NULL: there is nothing in this database and it cannot be written
     sigset_t old_mask;
     bool was_pending;
+    int64_t image_bytes; // the session's, which a transaction takes away and a put that is done gives back
     const char *network; // the kind of file system that made this store read-only, to be warned of without a lock held
 } qn_use;
 quern_status qn_use_begin(qn_sqlite *store, qn_use *use);
@@ -83,6 +86,12 @@ quern_status qn_create_tables(const qn_sqlite *store, sqlite3 *db);
 int qn_create_file(const char *file);
 // Reads through the connection's own descriptor; false past the end or on an error.
 bool qn_read_raw(sqlite3 *db, void *bytes, int count, int64_t offset);
+// A write version in the header that SQLite does not know makes a database read-only to it, and does nothing else.
+enum { QN_AT_VERSIONS = 18 }; // the write version, the read version: 1 (a rollback journal) or 2 (WAL)
+bool qn_is_made_read_only(sqlite3 *db);
+
+// ---- sqlite_trace.c
+bool qn_was_ours(sqlite3 *db); // of a file that SQLite cannot read
 
 // ---- sqlite_status.c
 quern_status qn_sqlite_status(sqlite3 *db, int code);
@@ -128,7 +137,7 @@ quern_status qn_walk(qn_sqlite *store, bool with_images, qn_row_fn each, void *u
 // ---- sqlite_put.c; inside a transaction
 int qn_drop_row(sqlite3 *db, int64_t id);
 int qn_put_row(qn_use *use, const quern_record *record, bool *added);
-int qn_make_room(sqlite3 *db, int64_t limit, int64_t *removed, int64_t *removed_bytes); // least recently used first
+int qn_make_room(qn_use *use, int64_t limit, int64_t *removed, int64_t *removed_bytes); // least recently used first
 quern_status qn_check_record(const quern_record *record);
 int64_t qn_now(void);
 

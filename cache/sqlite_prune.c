@@ -40,7 +40,7 @@ static int apply_drop(qn_use *use, pruning *to, int64_t id)
 
 static int apply_room(qn_use *use, pruning *to, int64_t limit)
 {
-    return qn_make_room(use->db, limit, &to->removed, &to->removed_bytes);
+    return qn_make_room(use, limit, &to->removed, &to->removed_bytes);
 }
 
 // An index that lost or kept a row after a damage is made anew from the table.

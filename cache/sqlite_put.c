@@ -2,7 +2,8 @@
 // Writing: one put or one remove is one immediate transaction (promise 4). Callbacks of quern_store; import and prune
 // use the parts.
 //   (1) An entry of the same hash and toolchain stays, even with another key; only a damaged one makes room.
-//   (2) With a cap, images never exceed it: least recently used first, down to 90 %, in the same transaction.
+//   (2) With a cap, images never exceed it: least recently used first, down to 90 %, in the same transaction. A put near
+//       the cap costs no look at every row: their sum is kept.
 //   (3) A damaged index cannot keep a damaged row alive: it is rebuilt and the row dropped.
 #include "cache/sqlite_private.h"
 
@@ -47,42 +48,59 @@ static int oldest(sqlite3 *db, int64_t *id, int64_t *bytes)
     return code;
 }
 
-int qn_make_room(sqlite3 *db, int64_t limit, int64_t *removed, int64_t *removed_bytes)
+// The sum is taken once and kept up to date by the session's own puts; another connection's change makes it unknown.
+static int sum_images(qn_use *use)
 {
-    int64_t total = 0, id = 0, bytes = 0;
-    int code = qn_query_int(db, "SELECT coalesce(sum(length(image)),0) FROM kernel", &total);
+    int64_t version = 0;
+    int code = qn_query_int(use->db, "PRAGMA data_version", &version);
 
-    while (!code && total > limit) {
-        code = oldest(db, &id, &bytes);
+    if (code || (use->image_bytes >= 0 && use->session->data_version == version)) return code;
+    code = qn_query_int(use->db, "SELECT coalesce(sum(length(image)),0) FROM kernel", &use->image_bytes);
+    if (code) use->image_bytes = -1;
+    use->session->data_version = version;
+    return code;
+}
+
+int qn_make_room(qn_use *use, int64_t limit, int64_t *removed, int64_t *removed_bytes)
+{
+    int64_t id = 0, bytes = 0;
+    int code = sum_images(use);
+
+    while (!code && use->image_bytes > limit) {
+        code = oldest(use->db, &id, &bytes);
         if (code == SQLITE_DONE) return SQLITE_OK;
         if (code != SQLITE_ROW) return code;
-        code = qn_drop_row(db, id);
-        total -= bytes;
+        code = qn_drop_row(use->db, id);
+        use->image_bytes -= bytes;
         if (!code) ++*removed, *removed_bytes += bytes;
     }
     return code;
 }
 
 // Pages bound the images from above, and cost nothing to count: the images are summed only near the cap.
-static int keep_cap(const qn_sqlite *store, sqlite3 *db, int64_t more)
+static int keep_cap(qn_use *use, int64_t more)
 {
-    int64_t pages = 0, free_pages = 0, total = 0, removed = 0, removed_bytes = 0;
+    const int64_t cap = use->store->cap_bytes;
+    int64_t pages = 0, free_pages = 0, removed = 0, removed_bytes = 0;
 
-    if (store->cap_bytes < 0) return SQLITE_OK;
-    if (more > store->cap_bytes) return SQLITE_FULL;
-    int code = qn_query_int(db, "PRAGMA page_count", &pages);
-    if (!code) code = qn_query_int(db, "PRAGMA freelist_count", &free_pages);
-    if (code || (pages - free_pages) * QN_SCHEMA_PAGE_BYTES + more <= store->cap_bytes) return code;
-    code = qn_query_int(db, "SELECT coalesce(sum(length(image)),0) FROM kernel", &total);
-    if (code || total + more <= store->cap_bytes) return code;
-    int64_t keep = store->cap_bytes - store->cap_bytes / 10 * (10 - KEEP_OF_TEN) - more;
-    return qn_make_room(db, keep > 0 ? keep : 0, &removed, &removed_bytes);
+    if (cap < 0) return SQLITE_OK;
+    if (more > cap) return SQLITE_FULL;
+    int code = qn_query_int(use->db, "PRAGMA page_count", &pages);
+    if (!code) code = qn_query_int(use->db, "PRAGMA freelist_count", &free_pages);
+    if (code || (pages - free_pages) * QN_SCHEMA_PAGE_BYTES + more <= cap) return code;
+    code = sum_images(use);
+    if (code || use->image_bytes + more <= cap) return code;
+    int64_t keep = cap - cap / 10 * (10 - KEEP_OF_TEN) - more;
+    return qn_make_room(use, keep > 0 ? keep : 0, &removed, &removed_bytes);
 }
 
 // ---- put
 
 quern_status qn_check_record(const quern_record *record)
 {
+    if (record->size < sizeof *record) {
+        return qn_fail(QUERN_BAD_ARGUMENT, "a record of %zu bytes: %zu are needed", record->size, sizeof *record);
+    }
     if (!record->key || !record->toolchain || !record->arch || !record->entry || !record->image) {
         return qn_fail(QUERN_MISSING_ARGUMENT, "a record needs key, toolchain, arch, entry and image");
     }
@@ -95,8 +113,9 @@ quern_status qn_check_record(const quern_record *record)
 }
 
 // Is there an entry that stays? One that is damaged is dropped.
-static int look_for_entry(sqlite3 *db, const quern_record *record, bool *stays)
+static int look_for_entry(qn_use *use, const quern_record *record, bool *stays)
 {
+    sqlite3 *db = use->db;
     sqlite3_stmt *statement = NULL;
     qn_row row = {0};
     int code = qn_prepare(db,
@@ -112,7 +131,10 @@ static int look_for_entry(sqlite3 *db, const quern_record *record, bool *stays)
     sqlite3_finalize(statement);
     if (found && !code) {
         *stays = row.sound && qn_image_is_right(&row.record);
-        if (!*stays) code = qn_drop_row(db, row.id);
+        if (!*stays) {
+            code = qn_drop_row(db, row.id);
+            use->image_bytes = -1;
+        }
     }
     qn_row_fini(&row);
     return code == SQLITE_DONE ? SQLITE_OK : code;
@@ -158,12 +180,13 @@ static int insert(sqlite3 *db, const quern_record *record)
 int qn_put_row(qn_use *use, const quern_record *record, bool *added)
 {
     bool stays = false;
-    int code = look_for_entry(use->db, record, &stays);
+    int code = look_for_entry(use, record, &stays);
 
     *added = false;
     if (code || stays) return code;
-    code = keep_cap(use->store, use->db, (int64_t)record->image_bytes);
+    code = keep_cap(use, (int64_t)record->image_bytes);
     if (!code) code = insert(use->db, record);
+    if (!code && use->image_bytes >= 0) use->image_bytes += (int64_t)record->image_bytes;
     *added = !code;
     return code;
 }
@@ -186,6 +209,7 @@ quern_status qn_sqlite_put(void *self, const quern_record *record)
     } else {
         int code = qn_begin_immediate(&use);
         if (!code) code = qn_end_transaction(use.db, qn_put_row(&use, record, &added));
+        if (!code) use.session->image_bytes = use.image_bytes;
         if (code) status = qn_sqlite_fail(store, use.db, code, "storing a kernel");
     }
     qn_use_end(&use);

@@ -6,7 +6,7 @@
 //   (2) All of it happens under an exclusive lock of the whole side file FILE.lock: no repair beside another, none
 //       while a compile is in flight.
 //   (3) Nothing is changed before the copy is complete and on the disk.
-//   (4) A database that is not damaged, is another program's, or is of a newer format is left as it is.
+//   (4) A file that is not damaged, was not evidently ours, or is of a newer format is left as it is.
 //
 //     FILE ──copy──► FILE.broken-1 ──copy with a mended first page──► FILE.broken-1.salvage ──good rows──► FILE
 //
@@ -211,25 +211,87 @@ static quern_status salvage(qn_sqlite *store, const char *file, int64_t *saved)
 
 // ---- the whole
 
-// Whether repair is called for: OK with *damaged, or the reason why the file is none of its business.
-static quern_status diagnose(const qn_sqlite *store, sqlite3 *db, bool *damaged)
+// OK with *readable, or the reason why the file is none of repair's business.
+static quern_status check_ours(const qn_sqlite *store, sqlite3 *db, bool *readable)
 {
     qn_verdict verdict;
     bool sealed;
+    int64_t tables;
+
+    int code = qn_query_int(db, "SELECT count(*) FROM sqlite_master", &tables);
+    quern_status status = qn_check_format(store, db, &verdict, &sealed);
+    *readable = code != SQLITE_NOTADB && status != QUERN_STORE_CORRUPT;
+    if (*readable) return status;
+    if (qn_was_ours(db)) return QUERN_OK;
+    return qn_fail(QUERN_STORE_FOREIGN,
+                   "%s: has neither Quern's mark nor a kernel of Quern's that could be saved, so it was left as it is; "
+                   "if it was a database of Quern's, remove it",
+                   store->file);
+}
+
+// Before anything is made beside the file, even a lock.
+static quern_status check_ours_first(const qn_sqlite *store)
+{
+    sqlite3 *db = NULL;
+    bool readable;
+
+    QN_TRY(qn_connect(store, store->file, true, false, &db));
+    quern_status status = check_ours(store, db, &readable);
+    sqlite3_close(db);
+    return status;
+}
+
+// Whether repair is called for.
+static quern_status diagnose(const qn_sqlite *store, sqlite3 *db, bool *damaged)
+{
     int64_t ok = 0;
+    bool readable;
 
     *damaged = true;
-    int code = qn_query_int(db, "SELECT count(*) FROM sqlite_master", &ok);
-    if (code == SQLITE_NOTADB) return QUERN_OK; // whatever it was is kept in the copy
-    quern_status status = qn_check_format(store, db, &verdict, &sealed);
-    if (status == QUERN_STORE_CORRUPT) return QUERN_OK;
-    if (status) return status;
-    code = qn_query_int(db, "SELECT integrity_check='ok' FROM pragma_integrity_check(1)", &ok);
+    QN_TRY(check_ours(store, db, &readable));
+    if (!readable) return QUERN_OK;
+    int code = qn_query_int(db, "SELECT integrity_check='ok' FROM pragma_integrity_check(1)", &ok);
     if (code && qn_sqlite_status(db, code) != QUERN_STORE_CORRUPT)
         return qn_sqlite_fail(store, db, code, "checking it");
     *damaged = code || !ok;
     return QUERN_OK;
 }
+
+// ---- the header's versions
+
+// Through SQLite's own descriptor and under its own locks, for others have the file open.
+static quern_status mend_versions(const qn_sqlite *store, sqlite3 *db)
+{
+    static const int locks[] = {SQLITE_LOCK_SHARED, SQLITE_LOCK_RESERVED, SQLITE_LOCK_EXCLUSIVE};
+    static const unsigned char versions[2] = {1, 1};
+    sqlite3_file *file = NULL;
+    int code = sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
+
+    if (code || !file || !file->pMethods)
+        return qn_fail(QUERN_STORE_IO, "%s: its header could not be mended", store->file);
+    for (size_t i = 0; i < QN_COUNT(locks) && !code; i++) code = file->pMethods->xLock(file, locks[i]);
+    if (!code) code = file->pMethods->xWrite(file, versions, sizeof versions, QN_AT_VERSIONS);
+    if (!code) code = file->pMethods->xSync(file, SQLITE_SYNC_NORMAL);
+    file->pMethods->xUnlock(file, SQLITE_LOCK_NONE);
+    if (!code) return QUERN_OK;
+    return qn_fail(code == SQLITE_BUSY ? QUERN_STORE_BUSY : QUERN_STORE_IO, "%s: its header could not be mended: %s",
+                   store->file, sqlite3_errstr(code));
+}
+
+// The connection is made anew: it remembers that the database was read-only.
+static quern_status mend_header(const qn_sqlite *store, sqlite3 **db, qn_text *copy, int64_t *saved)
+{
+    quern_status status = copy_aside(store, *db, copy);
+
+    if (!status) status = mend_versions(store, *db);
+    sqlite3_close(*db);
+    *db = NULL;
+    if (!status) status = qn_connect(store, store->file, true, false, db);
+    if (!status && qn_query_int(*db, "SELECT count(*) FROM kernel", saved)) *saved = 0;
+    return status;
+}
+
+// ---- the whole repair
 
 // Page count of a first page := that of the copy, which may have lost its end.
 static quern_status fit_first_page(const char *copy, unsigned char *page)
@@ -288,9 +350,11 @@ static quern_status repair_locked(qn_sqlite *store, int64_t *saved, qn_text *cop
 
     if (!first_page) return qn_fail(QUERN_OUT_OF_MEMORY, "no memory for a page");
     quern_status status = qn_connect(store, store->file, true, false, &db);
+    bool mended = !status && qn_is_made_read_only(db);
+    if (mended) status = mend_header(store, &db, copy, saved);
     if (!status) status = diagnose(store, db, &damaged);
     if (!status && damaged) {
-        status = copy_aside(store, db, copy);
+        if (!mended) status = copy_aside(store, db, copy);
         if (!status) status = empty_in_place(store, db);
         if (!status && !qn_read_raw(db, first_page, QN_SCHEMA_PAGE_BYTES, 0)) {
             status = qn_fail(QUERN_STORE_IO, "%s: its first page could not be read; what was in it is in '%s'",
@@ -313,7 +377,8 @@ quern_status qn_sqlite_repair(const qn_sqlite_options *options, int64_t *saved, 
     bool pending;
 
     QN_TRY(qn_sqlite_open(options, &store));
-    quern_status status = lock_side_file(qn_sqlite_of(&store), &descriptor);
+    quern_status status = check_ours_first(qn_sqlite_of(&store));
+    if (!status) status = lock_side_file(qn_sqlite_of(&store), &descriptor);
     if (!status) {
         qn_signal_hold(&mask, &pending);
         status = repair_locked(qn_sqlite_of(&store), &count, &copy);

@@ -105,9 +105,12 @@ quern_status qn_sqlite_fail(const qn_sqlite *store, sqlite3 *db, int code, const
 
 quern_status qn_sqlite_refuse_write(const qn_sqlite *store, const qn_session *session)
 {
-    return qn_fail(QUERN_STORE_READ_ONLY, "%s: %s", store->file,
-                   session->sealed ? "the database is sealed and never written; export it to a new file to add to it"
-                                   : "the database was opened for reading only");
+    const char *why = session->sealed ? "the database is sealed and never written; export it to a new file to add to it"
+                                      : "the database was opened for reading only";
+
+    if (!session->sealed && session->db && qn_is_made_read_only(session->db))
+        why = "its header is damaged, so that SQLite only reads it; 'quern cache repair' mends it";
+    return qn_fail(QUERN_STORE_READ_ONLY, "%s: %s", store->file, why);
 }
 
 // ---- statements
@@ -142,6 +145,8 @@ int qn_begin_immediate(qn_use *use)
 
     if (code) return code;
     code = qn_query_int(use->db, "SELECT count(*) FROM meta WHERE name='" QN_SCHEMA_SEAL "'", &sealed);
+    use->image_bytes = use->session->image_bytes;
+    use->session->image_bytes = -1;
     if (!code && !sealed) return SQLITE_OK;
     return qn_end_transaction(use->db, code ? code : SQLITE_READONLY);
 }

@@ -50,6 +50,7 @@ static qn_session *session_create(void)
 
     if (!session) return NULL;
     session->pid = getpid();
+    session->image_bytes = -1;
     pthread_mutex_init(&session->mutex, NULL);
     return session;
 }

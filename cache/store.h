@@ -62,8 +62,8 @@ quern_status qn_sqlite_export(quern_store *store, const char *file);
 quern_status qn_sqlite_seal(quern_store *store);
 // Sets a damaged file aside as FILE.broken-<n> (a copy: the file stays the same inode, for others have it open), empties
 // it in place and saves what can be read, all under an exclusive lock of the side file FILE.lock (STORE_BUSY when it is
-// held). A sound file is left as it is: *saved = 0, nothing put into set_aside. A database of another program or of a
-// newer format is refused.
+// held). A sound file is left as it is: *saved = 0, nothing put into set_aside. A file that was not
+// evidently a database of Quern's, another program's and one of a newer format are refused.
 quern_status qn_sqlite_repair(const qn_sqlite_options *options, int64_t *saved, qn_text *set_aside);
 
 #endif

@@ -9,14 +9,17 @@ endif()
 file(GLOB QUERN_SUPPORT_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tests/support/*.c)
 # npy.c: tests read the .npy files of tests/data as the command does. model*.c: tests/simt runs kernels on the model.
 file(GLOB QUERN_MODEL_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tools/quern/model*.c)
+# tune_check.c, tune_<family>.c: what the tuner checks its candidates with is tested without a device.
+file(GLOB QUERN_SUBJECT_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tools/quern/tune_*.c)
+list(FILTER QUERN_SUBJECT_SOURCES EXCLUDE REGEX "tune_(jobs|run|compare|table|plot)\\.c$")
 add_library(quern_test_support STATIC ${QUERN_SUPPORT_SOURCES} ${CMAKE_CURRENT_SOURCE_DIR}/tools/quern/npy.c
-  ${QUERN_MODEL_SOURCES})
+  ${CMAKE_CURRENT_SOURCE_DIR}/tools/quern/device.c ${QUERN_MODEL_SOURCES} ${QUERN_SUBJECT_SOURCES})
 set_target_properties(quern_test_support PROPERTIES C_STANDARD 11)
 target_link_libraries(quern_test_support PUBLIC quern_internal ${QUERN_CMOCKA_LIBRARY})
 target_include_directories(quern_test_support PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/tests
   ${CMAKE_CURRENT_SOURCE_DIR}/tools SYSTEM PUBLIC ${QUERN_CMOCKA_INCLUDE})
 
-foreach(label unit gpu simt fault)
+foreach(label unit gpu simt fault load)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tests/${label}/*_test.c)
   foreach(source ${sources})
     get_filename_component(name ${source} NAME_WE)
@@ -37,6 +40,13 @@ foreach(label unit gpu simt fault)
   endforeach()
 endforeach()
 
+# The allocations of the library under test, and the clock that the cache reads, come through these tests.
+target_link_options(fault_memory_test PRIVATE
+  -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc -Wl,--wrap=free)
+target_link_options(fault_resource_test PRIVATE -Wl,--wrap=time)
+
+include(cmake/fuzz.cmake)
+
 # The command line: scripts beside their expected output (tests/cli). The installed package: tests/embed.
 if(QUERN_BUILD_TOOLS)
   file(GLOB transcripts CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tests/cli/*.expected)
@@ -49,4 +59,21 @@ endif()
 if(QUERN_TOP AND NOT QUERN_SANITIZE)
   add_test(NAME embed/package COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tests/embed/run.sh ${CMAKE_BINARY_DIR})
   set_tests_properties(embed/package PROPERTIES LABELS embed TIMEOUT 600)
+endif()
+
+# A tool's NVTX library, which runtime_observe_test loads.
+add_library(quern_nvtx_tool MODULE ${CMAKE_CURRENT_SOURCE_DIR}/tests/support/tools/nvtx_tool.c)
+set_target_properties(quern_nvtx_tool PROPERTIES PREFIX "" C_STANDARD 11 C_VISIBILITY_PRESET hidden
+  LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+add_dependencies(unit_runtime_observe_test quern_nvtx_tool)
+
+# The fake driver as a libcuda.so.1, on which tests/embed runs the examples where there is no GPU.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$" AND NOT QUERN_SANITIZE)
+  add_library(quern_fake_cuda SHARED ${CMAKE_CURRENT_SOURCE_DIR}/tests/support/tools/fake_libcuda.c
+    ${CMAKE_CURRENT_SOURCE_DIR}/tests/support/fake_driver.c)
+  set_target_properties(quern_fake_cuda PROPERTIES OUTPUT_NAME cuda VERSION 1 SOVERSION 1 C_STANDARD 11
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/fake_cuda)
+  target_link_libraries(quern_fake_cuda PRIVATE quern_internal)
+  target_include_directories(quern_fake_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/tests)
+  target_link_options(quern_fake_cuda PRIVATE -Wl,--exclude-libs,ALL -Wl,-Bsymbolic)
 endif()

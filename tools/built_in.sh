@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tools/built_in.sh [FILE...]: writes src/runtime/tuned_built_in.c, the tuning results that come with the library, from
-# tables that `quern tune --export` wrote. Only winners are taken; of one problem (device, spec, range of sizes) the last
-# file's. No file: an empty table. `ctest -R runtime_tuned` then says whether each still has a plan.
+# tools/built_in.sh [-o OUT] [FILE...]: writes src/runtime/tuned_built_in.c (or OUT), the tuning results that come with the
+# library, from tables that `quern tune --export` wrote. Only winners are taken; of one problem (device, spec, range of
+# sizes) the last file's. No file: an empty table. `ctest -R runtime_tuned` then says whether each still has a plan.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 out=$root/src/runtime/tuned_built_in.c
+if [ "${1:-}" = -o ]; then out=${2:?-o needs a file}; shift 2; fi
 [ "${1:-}" != --help ] && [ "${1:-}" != -h ] || { sed -n '3,6s/^# //p' "${BASH_SOURCE[0]}"; exit 0; }
 for file in "$@"; do
   [ "$(head -n 1 "$file")" = 'quern-tune 1' ] || { echo "built_in.sh: $file is no table of version 1" >&2; exit 1; }

@@ -13,7 +13,7 @@ files() { git ls-files --cached --others --exclude-standard -- "$@" 2>/dev/null 
 if command -v clang-format >/dev/null && clang-format --version | grep -q ' 14\.'; then
   rule "not in the format of .clang-format (clang-format -i mends it)" \
     "$(files 'src/*.[ch]' 'cache/*.[ch]' 'tools/*.[ch]' 'tests/*.[ch]' 'kernel_templates/*.cu' 'kernel_templates/*.cuh' \
-        'kernel_templates/*.h' 'kernel_templates/*.cpp' 'include/quern/*.h' |
+        'kernel_templates/*.h' 'kernel_templates/*.cpp' 'include/quern/*.h' 'examples/*.[ch]' |
       xargs -r -d '\n' clang-format --dry-run -Werror 2>&1 | grep -oE '^[^:]+:[0-9]+' | sort -u -t: -k1,1)"
 fi
 
@@ -73,7 +73,7 @@ fi
 rule "unfinished marks" "$(files '*.[ch]' '*.cu' '*.cuh' '*.cpp' '*.cmake' '*.sh' | grep -v '^tools/check.sh$' |
   xargs -r -d '\n' grep -nE '\b(TODO|FIXME|XXX|HACK)\b')"
 rule "a source file without its licence line" \
-  "$(files 'src/*.[ch]' 'cache/*.[ch]' 'include/*.h' 'kernel_templates/*.cu' 'kernel_templates/*.cuh' 'tools/*.[ch]' 'tests/*.[ch]' |
+  "$(files 'src/*.[ch]' 'cache/*.[ch]' 'include/*.h' 'kernel_templates/*.cu' 'kernel_templates/*.cuh' 'tools/*.[ch]' 'tests/*.[ch]' 'examples/*.[ch]' |
     xargs -r -d '\n' grep -L 'SPDX-License-Identifier' | sed 's/^/  /')"
 
 [ $broken = 0 ] && echo "check: all rules hold"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # tools/test.sh [--quick]: sets up what is missing (tools/deps.sh), builds, and runs every test: the rules of
-# tools/check.sh, the suite, the suite under ASan + UBSan and the threaded part under TSan. --quick leaves the sanitizer
-# builds out. GPU tests say "skipped" where there is no device. Everything it writes is in build/.
+# tools/check.sh, the suite, the suite under ASan + UBSan, the threaded part under TSan, and a few seconds of each fuzz
+# target. --quick leaves the sanitizer builds out. GPU tests say "skipped" where there is no device. Everything it writes
+# is in build/.
 set -euo pipefail
 # shellcheck source=tools/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -19,6 +20,11 @@ run_build() { # folder, name, cmake arguments…
   cmake --build "$folder" -j "$jobs" >"$folder/build.log" 2>&1 || { tail -60 "$folder/build.log" >&2; return 1; }
 }
 
+has_fuzzer() {
+  echo 'int LLVMFuzzerTestOneInput(const char *bytes, unsigned long count) { return !bytes && count; }' |
+    clang -x c -fsanitize=fuzzer,address - -o "$build/has_fuzzer" 2>/dev/null
+}
+
 step "rules"
 "$root/tools/check.sh"
 
@@ -30,11 +36,21 @@ if [ $quick = no ]; then
   export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
   run_build "$build/asan" "ASan + UBSan" -DQUERN_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Debug
   step "tests under ASan + UBSan"
-  ctest --test-dir "$build/asan" --output-on-failure -j "$jobs" -L 'unit|fault' -LE heavy
+  ctest --test-dir "$build/asan" --output-on-failure -j "$jobs" -L 'unit|fault|fuzz' -LE heavy
   run_build "$build/tsan" "TSan" -DQUERN_SANITIZE=thread -DCMAKE_BUILD_TYPE=Debug
   step "threaded tests under TSan"
   # Tests with the real NVRTC are left out: TSan does not see how that library synchronises itself.
-  ctest --test-dir "$build/tsan" --output-on-failure -j "$jobs" -R '^(unit|fault)/.*(runtime|flight|cache)' \
+  ctest --test-dir "$build/tsan" --output-on-failure -j "$jobs" -R '^(unit|fault|load)/.*(runtime|flight|cache|threads)' \
     -E 'runtime_nvrtc' -LE heavy
+  # The kept inputs of tests/fuzz were replayed by each build above; with clang's libFuzzer, new ones are looked for.
+  if has_fuzzer; then
+    step "fuzz targets"
+    CC=clang CXX=clang++ configure "$build/fuzz" -DQUERN_FUZZ=ON -DQUERN_BUILD_TOOLS=OFF
+    cmake --build "$build/fuzz" --target quern_fuzz -j "$jobs" >"$build/fuzz/build.log" 2>&1 ||
+      { tail -60 "$build/fuzz/build.log" >&2; exit 1; }
+    ctest --test-dir "$build/fuzz" --output-on-failure -j "$jobs" -L fuzz
+  else
+    step "no libFuzzer here: the fuzz targets only replayed their kept inputs"
+  fi
 fi
 step "done"

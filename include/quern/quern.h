@@ -11,8 +11,8 @@
  *
  *     1  a complete program             6  launch, arguments by name       11  the host reference
  *     2  rules that hold everywhere     7  softmax_topk, 7.2 gate          12  stores: a cache of your own
- *     3  statuses and messages          8  warm: fill a cache, no GPU      13  a kernel of your own, same path
- *     4  open and close                 9  look inside: describe, image    14  counters
+ *     3  statuses and messages          8  warm: fill a cache, no GPU      13  kernels of your own, same path
+ *     4  open and close                 9  look inside: describe, image    14  counters, log, dumps
  *     5  specs, prepare, workspace     10  specs as text
  *
  *
@@ -47,7 +47,8 @@
  *
  * Errors     Every function that can fail returns a quern_status; 0 is success. quern_message() is this thread's last
  *            message: which field, its value, what is allowed, what to do. A failing call leaves its outputs as they
- *            were. Nothing is printed; log lines go to the callback in the options, if there is one.
+ *            were. Nothing is printed; log lines go to the callback in the options, if there is one, and to standard
+ *            error or a file when $QUERN_LOG asks for it (section 14).
  * Threads    Every function may be called from any thread at any time, unless its comment says otherwise. An op is
  *            immutable and may be launched from many threads at once; a workspace belongs to one stream at a time.
  * Ownership  The caller owns all device memory, streams, contexts and every pointer it passes; strings and structures
@@ -201,8 +202,8 @@ typedef enum quern_log_level {
     QUERN_LOG_DEBUG
 } quern_log_level;
 
-/* One line, no newline: "part,level,text", part one of compile, cache, dispatch, load. Called from any thread, with no
- * lock held; must not call back into the same quern. */
+/* One line, no newline: "part,level,text", part one of compile, cache, dispatch, load, launch (section 14). Called from
+ * any thread, with no lock held; must not call back into the same quern. */
 typedef void (*quern_log_fn)(void *user, quern_log_level level, const char *line);
 
 /* Polled while a compile runs (from the compiling thread, some fifty times a second); nonzero cancels it. */
@@ -227,7 +228,8 @@ typedef struct quern_options {
     int compile_timeout_ms;  /* one compile. Default 120000; -1: no limit */
     int compile_threads;     /* variants of one spec compiled at a time. Default: the processors this process may use */
     int64_t cache_cap_bytes; /* images in the user's database, oldest use first out. Default 1 GiB; -1: no cap */
-    int line_info;           /* 1: kernels carry line information (and are other kernels: it is in the key) */
+    int line_info;           /* 1: kernels carry line information (and are other kernels: it is in the key).
+                                     $QUERN_LINE_INFO: 0, 1 */
     int allow_network_fs;    /* 1: write to a database on a network file system all the same */
     int ignore_environment;  /* 1: read no variable */
     quern_log_fn log;        /* may be NULL */
@@ -236,10 +238,13 @@ typedef struct quern_options {
     void *cancel_user;
     const quern_store *store; /* used in place of the SQLite database (copied; section 12). Default NULL */
     quern_tuning tuning;      /* $QUERN_TUNE: normal, frozen, off */
+    const char *log_parts;    /* parts of the log that are written to log_file: "compile,cache", "all". $QUERN_LOG */
+    const char *log_file;     /* appended to. $QUERN_LOG_FILE; default: standard error */
+    const char *dump_dir;     /* a folder for the source, cubin and options of each kernel in use. $QUERN_DUMP */
 } quern_options;
 
 /* clang-format off */
-#define QUERN_OPTIONS_INIT { sizeof(quern_options), 0, 0, 0, 0, 0, QUERN_MODE_DEFAULT, QUERN_TOOLCHAIN_ANY, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, QUERN_TUNING_DEFAULT }
+#define QUERN_OPTIONS_INIT { sizeof(quern_options), 0, 0, 0, 0, 0, QUERN_MODE_DEFAULT, QUERN_TOOLCHAIN_ANY, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, QUERN_TUNING_DEFAULT, 0, 0, 0 }
 /* clang-format on */
 
 /* Makes a quern. options may be NULL. Cheap: databases, NVRTC and the driver are opened when they are first needed.
@@ -282,6 +287,13 @@ typedef struct quern_op quern_op;
  * *op is to be given to quern_op_release. Fails with spec statuses (10…16), plan (20, 21), compile (30…35),
  * WOULD_COMPILE, driver (50…57), OUT_OF_MEMORY. */
 QUERN_API quern_status quern_prepare(quern *q, const quern_spec *spec, int device, quern_op **op);
+
+/* The same for a range of sizes only, when it is known which ones will come: from and to are the family's sizes structures,
+ * both inclusive. Variants that serve no size of the range are neither compiled nor loaded; a launch that would need one
+ * fails with BAD_SIZE. Ops of different ranges are different ops. Fails with BAD_SIZE too when a size of from is larger
+ * than to's. */
+QUERN_API quern_status quern_prepare_sizes(quern *q, const quern_spec *spec, const void *from, const void *to,
+                                           int device, quern_op **op);
 
 /* Another reference to the same op; returns it. */
 QUERN_API quern_op *quern_op_retain(quern_op *op);
@@ -470,6 +482,323 @@ typedef struct quern_gate_args {
 QUERN_API quern_status quern_gate(const quern_op *op, const quern_gate_args *args, struct CUstream_st *stream);
 
 /* ---------------------------------------------------------------------------------------------------------------
+ * 7.3  router: the dense router of a mixture of experts and its gate behind one call
+ *
+ *     x[N, D], w[E, D] or [D, E]  →  weights[N, K], ids[N, K], on request logits[N, E]
+ *
+ *     logit[n, e] = Σ_d x[n, d] · w[e, d], then the gate of section 7.2 on each row
+ *
+ * Up to 64 tokens one launch (on a device with fewer SMs than its kind usually has, two); more tokens two. Each logit is
+ * an f32 sum in a fixed order, so results are bitwise equal from run to run, within D · 2^-24 · Σ|x · w| of the exact one;
+ * where an input is f32, or the types differ, every product is an f32 fma (no TF32). A sum that f32 cannot hold is an
+ * infinity. All else is the gate's contract, with logits of f32.
+ *
+ * The workspace carries partial sums between the launch's CTAs: quern_workspace_init before the first launch, one stream
+ * at a time. CTAs wait for each other for about a second at most; if that was not enough (the device was not ours), the
+ * token's weights are NaN, its ids 0 … K-1, and the workspace must be initialised again.
+ *
+ * Any row strides, any base aligned to its element; rows that begin at multiples of 16 bytes are read faster. N = 0:
+ * success, nothing launched. No N is refused for a spec that is not. */
+typedef enum quern_w_layout { QUERN_W_ED = 0, QUERN_W_DE } quern_w_layout;
+
+typedef struct quern_router_spec {
+    quern_spec base;
+    int64_t D;               /* of a token's x: a multiple of 8, 8 … 65536. Required */
+    int64_t E;               /* experts: 1 … 1024. Required */
+    int64_t K;               /* chosen a token: 1 … min(32, E · topk_group / n_group). Required */
+    quern_dtype in;          /* of x: QUERN_F32, QUERN_F16, QUERN_BF16. Required */
+    quern_dtype w;           /* of w: the same choices. Required */
+    quern_w_layout w_layout; /* QUERN_W_ED (default): w[E, D]; QUERN_W_DE: w[D, E] */
+    int batch_invariant;     /* 1: a token's bits do not depend on N, nor on its place among the tokens */
+    quern_act act;           /* from here on as in the gate's spec */
+    int bias;
+    int64_t n_group;
+    int64_t topk_group;
+    int renormalize;
+    double scale;
+    quern_dtype index;
+    int given_ids;
+    int logits; /* 1: logits[N, E] is written */
+} quern_router_spec;
+
+/* clang-format off */
+#define QUERN_ROUTER_SPEC_INIT { { sizeof(quern_router_spec), "router" }, 0, 0, 0, QUERN_DTYPE_NONE, QUERN_DTYPE_NONE, QUERN_W_ED, 0, QUERN_ACT_SQRT_SOFTPLUS, 0, 1, 1, 1, 1.0, QUERN_I32, 0, 0 }
+/* clang-format on */
+
+/* Sizes of one launch that are not in the spec: what variants are chosen by. */
+typedef struct quern_router_sizes {
+    size_t size;
+    int64_t N; /* tokens: 0 … 2^31 - 1 */
+} quern_router_sizes;
+
+#define QUERN_ROUTER_SIZES_INIT                                                                                        \
+    {                                                                                                                  \
+        sizeof(quern_router_sizes), 0                                                                                  \
+    }
+
+typedef struct quern_router_args {
+    quern_args base;
+    int64_t N;          /* 0 … 2^31 - 1; 0 launches nothing */
+    const void *x;      /* [N, D], spec.in */
+    int64_t x_stride_N; /* elements from a token to the next: 0 (= D) or ≥ D */
+    const void *w;      /* [E, D] or [D, E], spec.w */
+    int64_t w_stride_E; /* with QUERN_W_ED: 0 (= D) or ≥ D */
+    int64_t w_stride_D; /* with QUERN_W_DE: 0 (= E) or ≥ E */
+    const float *bias;  /* [E], with spec.bias */
+    const int32_t *given_ids;
+    int64_t given_ids_stride_N; /* [N, K], with spec.given_ids: 0 (= K) or ≥ K */
+    float *weights;             /* [N, K] */
+    int64_t weights_stride_N;   /* 0 (= K) or ≥ K */
+    void *ids;                  /* [N, K], spec.index; without spec.given_ids */
+    int64_t ids_stride_N;       /* 0 (= K) or ≥ K */
+    float *logits;              /* [N, E], with spec.logits */
+    int64_t logits_stride_N;    /* 0 (= E) or ≥ E */
+    void *workspace;            /* quern_workspace_size bytes, aligned to 256 */
+    size_t workspace_bytes;
+} quern_router_args;
+
+/* clang-format off */
+#define QUERN_ROUTER_ARGS_INIT { { sizeof(quern_router_args), "router" }, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+/* clang-format on */
+
+/* Launches on the stream: one or two driver calls. Fails with BAD_SIZE, BAD_STRIDE, MISSING_ARGUMENT, MISALIGNED,
+ * SMALL_WORKSPACE, WRONG_FAMILY, LAUNCH_FAILED; then no output was touched, and after a LAUNCH_FAILED whose message says
+ * so the workspace must be initialised again. */
+QUERN_API quern_status quern_router(const quern_op *op, const quern_router_args *args, struct CUstream_st *stream);
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * 7.4  indexer: scores of a sequence's entries and the k largest, for sparse attention, fused and exact
+ *
+ *     score[t, s] = Σ_h w[t, h] · ReLU(q[t, h] · key[s(, h)])     s < length[t]     →  indices[t, k], scores[t, k]
+ *
+ * Order     descending by score, equal scores by lowest index, -0 equals +0, NaN after every number. Exact on the scores
+ *           that the kernel computed, whatever ties there are; equal inputs are ties. Fewer entries than k: -1, and -inf.
+ * Scores    within (C + H) · 2^-24 · Σ_h |w_h| Σ_c |q · key| of the stored numbers' exact score; to the last bit where
+ *           all sums are integers of at most 24 bits. A dot that f32 cannot hold is an infinity. ReLU keeps NaN and no
+ *           head is left out: w = 0 with an infinite dot is NaN. w may be negative.
+ * Index     position inside the row's own sequence. granularity = block: a result is a block of epb consecutive entries
+ *           with its largest score; a partial last block counts, a block with a NaN is NaN, k counts blocks.
+ * Rows      row t belongs to sequence row_seq[t] (0 without) and sees its first length[t] entries: causality is length.
+ *
+ * Layouts   of keys. Even element in the low nibble of a byte; scales by flat index.
+ *           nvfp4_heads   keys[blocks, epb, H·C/2], key_scale[blocks, epb, H·C/16] E4M3, tensor_scale[1]. Head h has its
+ *                         own key: bytes h·C/2 …, scales h·C/16 …, one for 16 elements. element = E2M1 · E4M3 · f32
+ *           mxfp4_shared  keys[L, C/2], key_scale[L, C/32] UE8M0: byte e is 2^(e-127), 255 is NaN; one key for all heads
+ *           fp8_shared    keys[L, C] E4M3, key_scale[L] f32
+ *           Contiguous: sequences one after another, the first entries in cu_keys, or one sequence from 0 on. Paged, of
+ *           `page` entries: keys[pages, page · (value + scale bytes)], the values of a page's entries, then their scales
+ *           (f32 of fp8_shared too), no key_scale; nvfp4_heads as above with epb = page. Position s is entry s % page of
+ *           page block_table[sequence, s / page]; words past ceil(length / page) are never read, nor pages past them.
+ * Example   nvfp4_heads, H = 2, C = 32: an entry has 32 bytes of values, head 1 from byte 16 on, and 4 of scales, head 1
+ *           from byte 2 on. Element 17 of head 1 is the high nibble of byte 16 + 8 = 24; its scale is byte 2 + 1 = 3. With
+ *           byte 24 = 0xB2, scale byte 3 = 0x3C and tensor_scale 0.5: nibble 0xB = -1.5, 0x3C = 1.5, so -1.125; element 16,
+ *           the low nibble 2, is 1 · 1.5 · 0.5 = 0.75.
+ *
+ * Bitwise equal from run to run. Any strides, any base aligned to its element; multiples of 16 bytes are read faster. */
+typedef enum quern_indexer_layout {
+    QUERN_INDEXER_NVFP4_HEADS = 0,
+    QUERN_INDEXER_MXFP4_SHARED,
+    QUERN_INDEXER_FP8_SHARED
+} quern_indexer_layout;
+typedef enum quern_indexer_q {
+    QUERN_INDEXER_Q_BF16 = 0,
+    QUERN_INDEXER_Q_F16,
+    QUERN_INDEXER_Q_FP8,  /* E4M3 [T, H, C] and q_scale f32 [T, H] */
+    QUERN_INDEXER_Q_MXFP4 /* [T, H, C/2] and q_scale UE8M0 [T, H, C/32] */
+} quern_indexer_q;
+typedef enum quern_granularity { QUERN_GRANULARITY_ENTRY = 0, QUERN_GRANULARITY_BLOCK } quern_granularity;
+
+typedef struct quern_indexer_spec {
+    quern_spec base;
+    int64_t H;                     /* heads: 1 … 128. Required */
+    int64_t C;                     /* elements a head, 32 … 256 in steps of 32. Required */
+    quern_indexer_layout layout;   /* default mxfp4_shared */
+    int64_t k;                     /* winners a row: 1 … 2048. Required */
+    quern_indexer_q q;             /* default bf16 */
+    int64_t page;                  /* entries a page, a multiple of 8 up to 4096; 0 (default): contiguous */
+    quern_granularity granularity; /* default entry */
+    int64_t epb;                   /* entries a block, 1 … 1024. Default 1 */
+    int scores;                    /* 1: scores is written */
+    int row_seq;                   /* 1: row_seq[T] is given */
+    int cu_keys;                   /* 1: cu_keys[B + 1] is given; contiguous only */
+} quern_indexer_spec;
+
+/* clang-format off */
+#define QUERN_INDEXER_SPEC_INIT { { sizeof(quern_indexer_spec), "indexer" }, 0, 0, QUERN_INDEXER_MXFP4_SHARED, 0, QUERN_INDEXER_Q_BF16, 0, QUERN_GRANULARITY_ENTRY, 1, 0, 0, 0 }
+/* clang-format on */
+
+/* Sizes of one launch that are not in the spec. Plans are chosen, and workspaces sized, by the first two. */
+typedef struct quern_indexer_sizes {
+    size_t size;
+    int64_t T;          /* rows of queries: 0 … 2^24 */
+    int64_t max_length; /* the most that length holds; 0: not known. A guess costs time, never exactness */
+    int64_t L;          /* entries of contiguous keys */
+    int64_t pages, blocks, columns, B;
+} quern_indexer_sizes;
+
+/* clang-format off */
+#define QUERN_INDEXER_SIZES_INIT { sizeof(quern_indexer_sizes), 0, 0, 0, 0, 0, 0, 0 }
+/* clang-format on */
+
+/* Strides in elements (keys: bytes), 0 = packed. */
+typedef struct quern_indexer_args {
+    quern_args base;
+    int64_t T, max_length;             /* as in the sizes */
+    int64_t L, pages, blocks, columns; /* what the layout has; the others 0 */
+    int64_t B;                         /* sequences: rows of block_table, cu_keys less one */
+    const void *q;
+    int64_t q_stride_T, q_stride_H;
+    const void *q_scale;
+    int64_t q_scale_stride_T, q_scale_stride_H;
+    const float *w; /* [T, H] */
+    int64_t w_stride_T;
+    const void *keys;
+    int64_t keys_stride_L, keys_stride_pages, keys_stride_blocks, keys_stride_epb; /* the layout's */
+    const void *key_scale;
+    int64_t key_scale_stride_L, key_scale_stride_blocks, key_scale_stride_epb;
+    const float *tensor_scale;
+    const int32_t *length;      /* [T], each at most the keys of its sequence */
+    const int32_t *block_table; /* [B, columns] */
+    int64_t block_table_stride_B;
+    const int32_t *row_seq; /* [T], 0 … B - 1 */
+    const int32_t *cu_keys; /* [B + 1], 0, ascending, the last ≤ L */
+    int32_t *indices;       /* [T, k] */
+    int64_t indices_stride_T;
+    float *scores; /* [T, k], with spec.scores */
+    int64_t scores_stride_T;
+    void *workspace; /* quern_workspace_size bytes, aligned to 256; may be NULL when that is 0 */
+    size_t workspace_bytes;
+} quern_indexer_args;
+
+/* clang-format off */
+#define QUERN_INDEXER_ARGS_INIT { { sizeof(quern_indexer_args), "indexer" }, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+/* clang-format on */
+
+/* Launches on the stream: one driver call. Fails with BAD_SIZE, BAD_STRIDE, MISSING_ARGUMENT, MISALIGNED,
+ * SMALL_WORKSPACE, WRONG_FAMILY, LAUNCH_FAILED; then nothing was launched and no output touched. */
+QUERN_API quern_status quern_indexer(const quern_op *op, const quern_indexer_args *args, struct CUstream_st *stream);
+
+/* Packing on the host. x is f32 [rows, columns] (columns a multiple of 32), values and scales what the layout has for it:
+ *
+ *     nvfp4_heads   values [rows, columns/2], scales [rows, columns/16] E4M3, *tensor_scale; columns = H·C. The tensor scale
+ *                   is amax / 2688, of all numbers; a block's is its amax / 6 / tensor scale, to nearest even in E4M3
+ *     mxfp4_shared  values [rows, columns/2], scales [rows, columns/32] UE8M0: 2^ceil(log2(amax / 6)), not below 2^-126
+ *     fp8_shared    values [rows, columns] E4M3, scales f32 [rows]: amax / 448
+ *
+ * Elements are divided by their scale and rounded to nearest even, beyond the largest number to the largest. A block of
+ * zeros has the smallest scale (1 for the f32 ones). A NaN or infinity has no code: BAD_VALUE, with its place.
+ * Unpacking gives the numbers that stand in the codes, rounded to f32 once; NaN scale bytes give NaN. scales of f32 are
+ * passed as bytes' address too. tensor_scale: with nvfp4_heads only; read when it is not 0 on entry to packing, so that
+ * parts of a tensor can share one. */
+QUERN_API quern_status quern_pack(quern_indexer_layout layout, const float *x, int64_t rows, int64_t columns,
+                                  void *values, void *scales, float *tensor_scale);
+
+/* The opposite: codes to numbers, x f32 [rows, columns]. */
+QUERN_API quern_status quern_unpack(quern_indexer_layout layout, const void *values, const void *scales,
+                                    const float *tensor_scale, int64_t rows, int64_t columns, float *x);
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * 7.5  attention: fused multi-head attention, forward, any head_dim
+ *
+ *     q[B, Sq, Hq, d], k[B, Sk, Hkv, d], v[B, Sk, Hkv, dv]  →  out[B, Sq, Hq, dv], lse[B, Sq, Hq]
+ *
+ *     out = softmax(mask(cap(q · k · scale))) · v     cap(x) = softcap · tanh(x / softcap)
+ *
+ * Heads     Hq is a multiple of Hkv; query head h reads KV head h / (Hq / Hkv).
+ * Position  of query i is i + Sk - Sq (bottom-right), with causal or without. It sees the keys from position - window_left
+ *           to position + window_right, both included; -1 is no limit; causal=1 is window_right = 0.
+ * Sink      one more logit a head, in the softmax's sum only. lse is natural and without it.
+ * Empty     A query that sees no key has out 0 and lse -inf, with a sink too; both are always written. If every score
+ *           that it sees is -inf, out is NaN (0 with a sink) and lse -inf.
+ * NaN       Positions past a sequence's length and pages that no table entry names never reach the output, whatever they
+ *           hold. A NaN in a key that exists may reach rows that mask it.
+ * Layouts   dense: as above; with length_k, a sequence has so many keys of its Sk.
+ *           varlen: q[Tq, Hq, d], k[Tk, Hkv, d], v, out[Tq, Hq, dv], lse[Tq, Hq]; sequence b is cu[b] … cu[b+1] - 1.
+ *           paged: k and v are [pages, page, Hkv, …]; position s of sequence b is row s % page of page
+ *           block_table[b, s / page], and there are length_k[b]; q is dense, or ragged with cu_q.
+ * Numbers   f32 softmax, P rounded to the type of v, f32 sums. Bitwise equal from run to run.
+ *
+ * Any strides of batch, sequence and head (so also [B, H, S, d]), any base aligned to its element; multiples of 16 bytes
+ * are read faster. No query: success, nothing launched. */
+typedef enum quern_layout { QUERN_LAYOUT_DENSE = 0, QUERN_LAYOUT_VARLEN, QUERN_LAYOUT_PAGED } quern_layout;
+
+typedef struct quern_attention_spec {
+    quern_spec base;
+    int64_t d;            /* head_dim of q and k: a multiple of 8, 8 … 576. Default 64 */
+    int64_t dv;           /* of v and out: a multiple of 8, 8 … 512. Default 0: d */
+    quern_dtype in;       /* of q, k, v and out: QUERN_BF16 (default), QUERN_F16 */
+    quern_layout layout;  /* QUERN_LAYOUT_DENSE (default), QUERN_LAYOUT_VARLEN, QUERN_LAYOUT_PAGED */
+    int causal;           /* 1: the same as window_right = 0 */
+    int64_t window_left;  /* keys before the query's position that it sees. Default -1: all */
+    int64_t window_right; /* and after it */
+    double scale;         /* default 0: 1 / sqrt(d); kernels depend on its sign only */
+    double softcap;       /* default 0: none */
+    int sink;             /* 1: sink[Hq] is given */
+    int kv_alias;         /* 1: v is the first dv elements of k, and is not given */
+    int64_t page;         /* paged: positions a page, a multiple of 16, 16 … 256 */
+    int cu_q;             /* 1: cu_q[B + 1] is given and queries are ragged; varlen has it always, dense never */
+    int length_k;         /* 1: length_k[B] is given; paged has it always, varlen never */
+    int lse;              /* 1: lse is written */
+    int batch_invariant;  /* 1: a sequence's bits do not depend on the others */
+    int64_t kv_split;     /* keys a split, a multiple of 64: long sequences with few queries are cut at its multiples and
+                             merged in order. Default 0: by the lengths */
+} quern_attention_spec;
+
+/* clang-format off */
+#define QUERN_ATTENTION_SPEC_INIT { { sizeof(quern_attention_spec), "attention" }, 64, 0, QUERN_BF16, QUERN_LAYOUT_DENSE, 0, -1, -1, 0.0, 0.0, 0, 0, 0, 0, 0, 0, 0, 0 }
+/* clang-format on */
+
+/* Sizes of one launch that are not in the spec. Those that a layout does not have are 0. */
+typedef struct quern_attention_sizes {
+    size_t size;
+    int64_t B;          /* sequences */
+    int64_t Sq, Sk;     /* positions a sequence; where they differ (varlen, paged): the most, or 0 for not known. Then
+                           they choose the plan, and change no result's accuracy */
+    int64_t Hq, Hkv;    /* heads */
+    int64_t Tq, Tk;     /* ragged: rows of q, varlen: rows of k */
+    int64_t pages;      /* paged: pages there are */
+    int64_t columns;    /* paged: columns of block_table */
+} quern_attention_sizes;
+
+/* clang-format off */
+#define QUERN_ATTENTION_SIZES_INIT { sizeof(quern_attention_sizes), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+/* clang-format on */
+
+/* Strides in elements, 0 = packed in the order of the axes. _B is from a sequence to the next (k and v, paged: from a page
+ * to the next), _S from a position to the next, _H from a head to the next. */
+typedef struct quern_attention_args {
+    quern_args base;
+    int64_t B, Sq, Sk, Hq, Hkv, Tq, Tk, pages, columns; /* as in the sizes; each 0 … 2^31 - 1 */
+    const void *q;
+    int64_t q_stride_B, q_stride_S, q_stride_H;
+    const void *k;
+    int64_t k_stride_B, k_stride_S, k_stride_H;
+    const void *v; /* without kv_alias */
+    int64_t v_stride_B, v_stride_S, v_stride_H;
+    const float *sink;          /* [Hq], with spec.sink */
+    const int32_t *cu_q;        /* [B + 1], ragged queries: 0, ascending, the last ≤ Tq */
+    const int32_t *cu_k;        /* [B + 1], varlen */
+    const int32_t *block_table; /* [B, columns], paged; words past a sequence's length are never read */
+    int64_t block_table_stride_B;
+    const int32_t *length_k; /* [B], 0 … Sk, or columns · page */
+    void *out;
+    int64_t out_stride_B, out_stride_S, out_stride_H;
+    float *lse; /* with spec.lse */
+    int64_t lse_stride_B, lse_stride_S;
+    void *workspace; /* quern_workspace_size bytes, aligned to 256; may be NULL when that is 0 */
+    size_t workspace_bytes;
+} quern_attention_args;
+
+/* clang-format off */
+#define QUERN_ATTENTION_ARGS_INIT { { sizeof(quern_attention_args), "attention" }, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+/* clang-format on */
+
+/* Launches on the stream: one driver call. Fails with BAD_SIZE, BAD_STRIDE, MISSING_ARGUMENT, MISALIGNED,
+ * SMALL_WORKSPACE, WRONG_FAMILY, LAUNCH_FAILED; then nothing was launched and no output touched. */
+QUERN_API quern_status quern_attention(const quern_op *op, const quern_attention_args *args,
+                                       struct CUstream_st *stream);
+
+/* ---------------------------------------------------------------------------------------------------------------
  * 8  Warm: fill a cache on a host without a GPU */
 
 typedef struct quern_warm_report {
@@ -480,11 +809,13 @@ typedef struct quern_warm_report {
     int cached;        /* of these, found */
     int stored;        /* compiled and kept in the store: less than compiled when the store failed (see the log) */
     double compile_ms; /* sum over the compiled ones */
+    int sealed;        /* of the found ones, from sealed databases */
+    int user;          /* and from the user's database or the caller's store; the rest this quern had compiled before */
 } quern_warm_report;
 
 #define QUERN_WARM_REPORT_INIT                                                                                         \
     {                                                                                                                  \
-        sizeof(quern_warm_report), 0, 0, 0, 0, 0, 0.0                                                                  \
+        sizeof(quern_warm_report), 0, 0, 0, 0, 0, 0.0, 0, 0                                                            \
     }
 
 /* Compiles and stores every variant of a spec for an architecture ("sm_90a"; with its suffix). Needs no driver.
@@ -494,6 +825,10 @@ typedef struct quern_warm_report {
  * serves every device of its architecture, whatever tables are found there.
  * report may be NULL. Fails as quern_prepare does, without the driver's statuses; UNKNOWN_ARCH lists the known ones. */
 QUERN_API quern_status quern_warm(quern *q, const quern_spec *spec, const char *arch, quern_warm_report *report);
+
+/* The same for a range of sizes only, as quern_prepare_sizes needs them. */
+QUERN_API quern_status quern_warm_sizes(quern *q, const quern_spec *spec, const void *from, const void *to,
+                                        const char *arch, quern_warm_report *report);
 
 /* ---------------------------------------------------------------------------------------------------------------
  * 9  Look inside */
@@ -534,7 +869,8 @@ QUERN_API size_t quern_op_stages(const quern_op *op, size_t variant);
 /* Fills *info; its strings live as long as the op. BAD_ARGUMENT for an index that is none. */
 QUERN_API quern_status quern_op_describe(const quern_op *op, size_t variant, size_t stage, quern_kernel_info *info);
 
-/* The variant that serves these sizes (the family's sizes structure). */
+/* The variant that serves these sizes (the family's sizes structure); quern_op_variants(op) when the op was prepared for
+ * others only. */
 QUERN_API size_t quern_op_variant_for(const quern_op *op, const void *sizes);
 
 /* The kernel itself, for callers with a loader of their own; lives as long as the op. */
@@ -631,39 +967,99 @@ struct quern_store {
 };
 
 /* ---------------------------------------------------------------------------------------------------------------
- * 13  A kernel of your own, through the same path: source text in, launches out, cached like the built-in ones.
+ * 13  Kernels of your own, through the same path
  *
- * The source defines one extern "C" __global__ function, `entry`, with one parameter: a structure passed by value. */
-typedef struct quern_custom {
-    size_t size;
-    const char *source; /* complete CUDA C++ text; an #include is refused */
-    const char *entry;
-    int threads; /* a CTA: 1 … 1024 */
-    int cluster; /* CTAs a cluster: 0, 1 … 16 */
-    int dynamic_shared_bytes;
-    size_t parameter_bytes; /* 0 … 4096 */
-} quern_custom;
+ * Any CUDA source: the same key, tiers, single flight, modes, loading and log as the built-in kernels. It makes Quern the
+ * cache of a runtime that writes kernels of its own. The source defines an extern "C" __global__ function, `entry`.
+ *
+ * The key is the complete content: source, entry, options, headers, digest, architecture. So what comes from outside has
+ * to be in it. An #include is resolved from `headers` only. An option that reads or writes something else (an include
+ * path, a precompiled header, --time, …), or that Quern does not know, is refused unless `digest` says what it depends
+ * on: any bytes that change whenever that content changes, for example a hash of the headers' files. */
+typedef struct quern_header {
+    const char *name; /* as in #include "name" or <name> */
+    const char *text;
+} quern_header;
 
-#define QUERN_CUSTOM_INIT                                                                                              \
+typedef struct quern_source {
+    size_t size;
+    const char *source;          /* complete CUDA C++ text */
+    const char *entry;           /* the kernel's symbol */
+    int threads;                 /* the most that a CTA is launched with: 1 … 1024 */
+    int cluster;                 /* CTAs a cluster: 0 or 1 = none, to 16 */
+    int dynamic_shared_bytes;    /* the most that a CTA is launched with */
+    size_t parameter_bytes;      /* of all parameters, laid out as the members of one structure: 0 … 4096 */
+    const char *const *options;  /* NVRTC's, one item each ("-DN=4", not "-D", "N=4"), after --gpu-architecture */
+    size_t option_count;         /* 0 … 48 */
+    const quern_header *headers; /* in any order */
+    size_t header_count;         /* 0 … 256 */
+    const void *digest;          /* what stands for content outside; part of the key */
+    size_t digest_bytes;         /* 0 … 4096; 0 = none */
+} quern_source;
+
+#define QUERN_SOURCE_INIT                                                                                              \
     {                                                                                                                  \
-        sizeof(quern_custom), 0, 0, 0, 0, 0, 0                                                                         \
+        sizeof(quern_source), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                                       \
     }
 
 typedef struct quern_kernel quern_kernel; /* immutable; launched from any thread */
 
-/* As quern_prepare: compiles or finds the kernel and loads it. *kernel is to be given to quern_kernel_release. */
-QUERN_API quern_status quern_prepare_custom(quern *q, const quern_custom *custom, int device, quern_kernel **kernel);
+/* As quern_prepare: compiles or finds the kernel and loads it. Nothing of *source is needed afterwards. *kernel is to be given to
+ * quern_kernel_release. Fails as quern_prepare does, with BAD_ARGUMENT that names the member, and with BAD_SIZE when the
+ * compiled kernel takes another number of parameter bytes. */
+QUERN_API quern_status quern_prepare_source(quern *q, const quern_source *source, int device, quern_kernel **kernel);
 
-/* Launches grid[3] CTAs with a copy of *parameters (parameter_bytes of them). One driver call. Fails with BAD_SIZE,
- * MISSING_ARGUMENT, LAUNCH_FAILED. */
-QUERN_API quern_status quern_launch_packed(const quern_kernel *kernel, const uint32_t grid[3], const void *parameters,
-                                           size_t parameter_bytes, struct CUstream_st *stream);
+/* As quern_warm: compiles and stores it for an architecture, without a driver. report may be NULL. */
+QUERN_API quern_status quern_warm_source(quern *q, const quern_source *source, const char *arch,
+                                         quern_warm_report *report);
+
+/* The shape of one launch, inside the limits that the source was prepared with. */
+typedef struct quern_geometry {
+    size_t size;
+    uint32_t grid[3];
+    uint32_t threads[3];      /* 0, 0, 0: source.threads × 1 × 1 */
+    int dynamic_shared_bytes; /* -1: source.dynamic_shared_bytes */
+} quern_geometry;
+
+#define QUERN_GEOMETRY_INIT                                                                                            \
+    {                                                                                                                  \
+        sizeof(quern_geometry), {1, 1, 1}, {0, 0, 0}, -1                                                               \
+    }
+
+/* Launches with a copy of *parameters (parameter_bytes of them: the kernel's parameters as the members of a structure).
+ * One driver call; nothing is allocated. Fails with BAD_ARGUMENT, BAD_SIZE, MISSING_ARGUMENT, LAUNCH_FAILED. */
+QUERN_API quern_status quern_launch_packed(const quern_kernel *kernel, const quern_geometry *geometry,
+                                           const void *parameters, size_t parameter_bytes, struct CUstream_st *stream);
+
+/* What the kernel is and where it came from; its image. As quern_op_describe and quern_op_image; strings and bytes live
+ * as long as the kernel. info.sizes and info.config are "". */
+QUERN_API quern_status quern_kernel_describe(const quern_kernel *kernel, quern_kernel_info *info);
+QUERN_API quern_status quern_kernel_image(const quern_kernel *kernel, quern_image *image);
 
 /* Gives the kernel back. NULL is allowed. */
 QUERN_API void quern_kernel_release(quern_kernel *kernel);
 
 /* ---------------------------------------------------------------------------------------------------------------
- * 14  Counters, since quern_open */
+ * 14  Observe: counters, log, dumps, ranges
+ *
+ * Log        $QUERN_LOG names parts (compile, cache, dispatch, load, launch, all; between commas) whose lines go to
+ *            standard error, or to $QUERN_LOG_FILE. The callback in the options gets all of them but launch, which it gets
+ *            when launch is named. One line an event; words and their order are stable, new ones come before spec:
+ *              quern,<time>,<process>,compile,info,compiled ms=… arch=… kernel=… bytes=… stored=0|1 spec="…"
+ *              quern,…,cache,info,hit tier=sealed|user arch=… kernel=… bytes=… spec="…"
+ *              quern,…,cache,info,miss reason=absent|damaged|failed|refused|no_store arch=… kernel=… spec="…"
+ *              quern,…,dispatch,info,ready ms=… device=… arch=… variants=… memory=… sealed=… user=… compiled=… spec="…"
+ *              quern,…,load,debug,loaded device=… arch=… kernel=… bytes=… spec="…"
+ *              quern,…,launch,debug,run arch=… variant=… config="…" rows=8 spec="…"    the sizes by their names
+ *            spec is what quern_spec_parse reads ("source ENTRY" for kernels of your own), so a log is a list for
+ *            `quern warm --from-log`. The callback's lines are the same without "quern,<time>,<process>,".
+ * Dumps      $QUERN_DUMP=FOLDER: <entry>.<arch>.<key's hash>.cu, .cubin and .txt (options, compiler, log) of every kernel
+ *            that is compiled or taken from a store, and the .cu of one that does not compile.
+ * Ranges     NVTX ranges around prepare, warm, compile and load ("quern:compile <spec>"), when a tool has set
+ *            NVTX_INJECTION64_PATH. Kernels are named by family and shape. None of this is on the launch path.
+ * Lines      $QUERN_LINE_INFO=1: kernels with line information, under the root "/quern/" whatever the folder. */
+
+/* Counters, since quern_open */
 typedef struct quern_counters {
     size_t size;
     uint64_t hit_table;  /* prepare found the op in memory */
@@ -678,11 +1074,21 @@ typedef struct quern_counters {
     uint64_t bad_rows;     /* rows dropped or passed over: wrong sum, wrong key, refused by the loader */
     uint64_t flight_waits; /* waited for another thread's or process's compile of the same kernel */
     uint64_t flight_timeouts;
+    uint64_t miss_absent;    /* of miss: every store answered, and had none */
+    uint64_t miss_damaged;   /* of miss: a row was there, and was damaged */
+    uint64_t miss_failed;    /* of miss: a store did not answer */
+    uint64_t miss_refused;   /* of miss: the driver refused the stored image */
+    uint64_t miss_no_store;  /* of miss: there is no store */
+    uint64_t would_compile;  /* of miss: not compiled, for the mode is strict */
+    uint64_t compile_failed; /* compiles that gave no kernel */
+    uint64_t bytes_found;    /* of images taken from stores */
+    uint64_t bytes_compiled; /* of images compiled */
+    uint64_t bytes_stored;   /* of images that the store took */
 } quern_counters;
 
 #define QUERN_COUNTERS_INIT                                                                                            \
     {                                                                                                                  \
-        sizeof(quern_counters), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                                     \
+        sizeof(quern_counters), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                       \
     }
 
 /* A snapshot of all counters; each is exact, together they are not from one instant. */

@@ -166,13 +166,6 @@ QN_DEVICE bool either_not_less_f16x2(u32 a, u32 b)
 
 // ---- memory
 
-// ld.global.nc of an aligned 16-byte vector that may reach past either end of a tensor: the vector that holds its first
-// or its last element. No other load may leave its tensor. All.
-QN_DEVICE uint4 load_covering(const uint4 *vector)
-{
-    return __ldg(vector);
-}
-
 // ld.global.cg: from L2, past an L1 that other CTAs' stores do not reach. All.
 QN_DEVICE u32 load_l2(const u32 *word)
 {
@@ -185,6 +178,43 @@ QN_DEVICE u64 load_l2(const u64 *word)
 QN_DEVICE float load_l2(const float *word)
 {
     return __ldcg(word);
+}
+
+// ld.global.nc.L1::no_allocate.v4.u32: what is read once, past L1. All.
+QN_DEVICE uint4 load_once(const uint4 *vector)
+{
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(vector));
+    return v;
+}
+
+// ld.relaxed.gpu.global.v4.u32: four words that other CTAs may be storing; each is as one of them left it. sm_70.
+QN_DEVICE uint4 load_polled(const uint4 *words)
+{
+    uint4 v;
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(words)
+                 : "memory");
+    return v;
+}
+
+// st.relaxed.gpu.global: words that other CTAs poll, one, two or four of them. sm_70.
+QN_DEVICE void store_polled(u32 *word, u32 value)
+{
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+}
+QN_DEVICE void store_polled(uint2 *words, const uint2 &value)
+{
+    asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" ::"l"(words), "r"(value.x), "r"(value.y) : "memory");
+}
+QN_DEVICE void store_polled(uint4 *words, const uint4 &value)
+{
+    asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(words), "r"(value.x), "r"(value.y),
+                 "r"(value.z), "r"(value.w)
+                 : "memory");
 }
 
 // prefetch.global.L2: a hint; the address need not be valid. All.
@@ -211,6 +241,32 @@ QN_DEVICE u32 atomic_increment_wrapped(u32 *word, u32 last)
 QN_DEVICE bool block_any(bool value)
 {
     return __syncthreads_or(value) != 0;
+}
+
+// barrier.sync: whole warps, `threads` threads in all, meet at barrier `id` (1 to 15). All.
+QN_DEVICE void barrier_sync(u32 id, u32 threads)
+{
+    asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// barrier.arrive: the same without waiting. All.
+QN_DEVICE void barrier_arrive(u32 id, u32 threads)
+{
+    asm volatile("barrier.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// ---- launches that overlap. sm_90; before, no launch does, and these are nothing
+
+// griddepcontrol.launch_dependents: the launch that depends on this one may begin, once every CTA said so or ended.
+QN_DEVICE void launch_dependents()
+{
+    if constexpr (QN_ARCH >= 90) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+// griddepcontrol.wait: until the launches before this one have ended and their stores are to be seen.
+QN_DEVICE void wait_for_previous_launch()
+{
+    if constexpr (QN_ARCH >= 90) asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
 // ---- clusters. sm_90

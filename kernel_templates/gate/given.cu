@@ -1,28 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// gate, plan "given": the experts are given (hash routing), only their weights are computed. One warp a token, one lane
-// an expert given; for softmax the warp reads the whole row, else only the K logits.
-//
-// An id outside [0, E) has weight NaN and leaves the others alone, a NaN logit has weight 0; the ids may repeat.
-#include "rounds.cuh"
+// gate, plan "given": the experts are given, only their weights are computed (given.cuh). One warp a token.
+#include "given.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ gate_params p)
 {
     const i64 token = (i64)blockIdx.x * (THREADS / kWarp) + warp_index();
     if (token >= p.N) return;
+    if constexpr (DEPENDENT) wait_for_previous_launch();
     const Raw *logits = row_of(p, token);
-    const Row row = row_of_warp(logits);
-    const bool given = lane_index() < kK;
-    const i32 id = given ? __ldg(p.given_ids + token * p.given_ids_stride + lane_index()) : -1;
-    const bool exists = id >= 0 && id < (i32)kE;
-    float a = 0.f;
-    if (exists) {
-        a = activation(load_logit(logits, (u32)id), row);
-        a = contribution(a, is_nan(a) ? kKeyNaN : kKeyMinusInfinity, row);
-    }
-    float sum = 0.f;
-    if constexpr (RENORMALIZE) {
-#pragma unroll
-        for (u32 r = 0; r < kK; r++) sum += __shfl_sync(kFullMask, a, (int)r);
-    }
-    if (given) store_weight(p, token, lane_index(), exists ? weight_of(p, a, sum) : not_a_number());
+    given_by_warp(p, token, [&](u32 expert) { return load_logit(logits, expert); });
 }

@@ -28,7 +28,7 @@ constexpr u32 kVectors = (kE + LANES * kPerVector - 1) / (LANES * kPerVector);
 constexpr u32 kOwn = kGrouped ? kE / LANES : kVectors * kPerVector; // experts of a lane
 constexpr u32 kMaskWords = (kOwn + 31) / 32;
 constexpr u32 kSlots = kK <= 8 ? 32 : kK <= 16 ? 64 : 128; // candidates of a token
-constexpr bool kVectorLoads = !kGrouped || kOwn % kPerVector == 0;
+constexpr bool kVectorLoads = kE % kPerVector == 0 && (!kGrouped || kOwn % kPerVector == 0);
 static_assert(kOwn <= 48, "experts of a lane: at most 48");
 static_assert(SHARED_BYTES == kWarps * (kTokens * (kSlots * 16 + kRanked * 4) + kRoundsWords * 4),
               "the sizes of ops/gate.c");
@@ -120,7 +120,7 @@ QN_DEVICE void load_logits(const gate_params &p, const Raw *logits, float *x) //
 #pragma unroll
         for (u32 i = 0; i + kPerVector <= kOwn; i += kPerVector)
             if (is_expert(i))
-                Element::unpack(load_covering(reinterpret_cast<const uint4 *>(first + expert_step(i))), x + i);
+                Element::unpack(load_input(reinterpret_cast<const uint4 *>(first + expert_step(i))), x + i);
     } else {
 #pragma unroll
         for (u32 i = 0; i < kOwn; i++)
@@ -157,7 +157,7 @@ QN_DEVICE void add_bias(const gate_params &p, float *x) // [kOwn]
         for (u32 i = 0; i + 4 <= kOwn; i += 4) {
             if (!is_expert(i)) continue;
             float bias[4];
-            F32::unpack(load_covering(reinterpret_cast<const uint4 *>(first + expert_step(i))), bias);
+            F32::unpack(__ldg(reinterpret_cast<const uint4 *>(first + expert_step(i))), bias);
 #pragma unroll
             for (u32 j = 0; j < 4; j++) x[i + j] = score_of(x[i + j], bias[j]);
         }
@@ -392,6 +392,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
     const u32 token = live ? wanted : (u32)p.N - 1;
     const Raw *logits = row_of(p, token);
 
+    if constexpr (DEPENDENT) wait_for_previous_launch();
     float score[kOwn];
     load_logits(p, logits, score);
     const float depth = depth_of_bias(p);

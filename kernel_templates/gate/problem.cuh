@@ -3,7 +3,8 @@
 // experts as integers.
 //
 // Prologue: E, K, IN (1 f32, 2 f16, 3 bf16), INDEX_BYTES (4, 8), ACT (0 sqrt_softplus, 1 sigmoid, 2 softmax), BIAS (0, 1),
-// N_GROUP, TOPK_GROUP, RENORMALIZE (0, 1) and the plan's own.
+// N_GROUP, TOPK_GROUP, RENORMALIZE (0, 1), DEPENDENT (1: the launch may begin before the one that writes its logits has
+// ended) and the plan's own.
 //
 // A key grows with the score. 0: of no expert, or of one in a dropped group, which never wins; 1: a NaN, below every
 // number; -inf and up from there. A candidate is a key with its expert, lowest expert first among equal keys.
@@ -72,7 +73,16 @@ QN_DEVICE float bias_of(const gate_params &p, u32 expert)
 {
     return BIAS ? __ldg(p.bias + expert) : 0.f;
 }
+
+// Of logits; a launch that waits for them in the middle may not say that they never change (ld.global.nc).
+template <class T> QN_DEVICE T load_input(const T *place)
+{
+    if constexpr (DEPENDENT)
+        return *place;
+    else
+        return __ldg(place);
+}
 QN_DEVICE float load_logit(const Raw *row, u32 expert)
 {
-    return Element::value(__ldg(row + expert));
+    return Element::value(load_input(row + expert));
 }

@@ -9,18 +9,18 @@ constexpr u32 kRoundsWords = kE + (kGrouped ? kGroups : 0); // scratch of a warp
 
 // ---- a row's softmax
 
-// Loads the row twice rather than keep it.
-QN_DEVICE Row row_of_warp(const Raw *logits)
+// Loads the row twice rather than keep it. load(expert): its logit.
+template <class Load> QN_DEVICE Row row_of_warp(Load load)
 {
     Row row = {0.f, 0.f};
     if constexpr (kSoftmax) {
         u32 top = 0;
 #pragma unroll 4
-        for (u32 i = lane_index(); i < kE; i += kWarp) top = max(top, F32::key(__float_as_uint(load_logit(logits, i))));
+        for (u32 i = lane_index(); i < kE; i += kWarp) top = max(top, F32::key(__float_as_uint(load(i))));
         const float most = value_of(warp_max(top));
         float sum = 0.f;
 #pragma unroll 4
-        for (u32 i = lane_index(); i < kE; i += kWarp) sum += exp_near(load_logit(logits, i), most);
+        for (u32 i = lane_index(); i < kE; i += kWarp) sum += exp_near(load(i), most);
         row = row_of_sums(most, warp_sum(sum));
     }
     return row;
@@ -108,7 +108,7 @@ QN_DEVICE void store_by_lanes(const gate_params &p, i64 token, const Winner &win
 QN_NOINLINE void token_in_rounds(const gate_params &p, i64 token, u32 *keys)
 {
     const Raw *logits = row_of(p, token);
-    const Row row = row_of_warp(logits);
+    const Row row = row_of_warp([&](u32 expert) { return load_logit(logits, expert); });
 #pragma unroll 1
     for (u32 i = lane_index(); i < kE; i += kWarp)
         keys[i] = key_of(score_of(activation(load_logit(logits, i), row), bias_of(p, i)));

@@ -15,7 +15,7 @@
 namespace qm {
 
 enum : u8 { PIECE = 1, WRITTEN = 2, FLIGHT = 4, MBARRIER = 8, LANDED = 16, CLAIMABLE = 32 };
-enum { SLOTS = 32 };
+enum { SLOTS = 80 };
 static const size_t RANGE = (size_t)SLOTS * MAX_CLUSTER * ARENA_BYTES;
 
 struct Cell {

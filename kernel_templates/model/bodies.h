@@ -4,11 +4,13 @@
 #define QN_MODEL_BODIES_H
 
 #include "address.h"
+#include "convert.h"
 #include "copy.h"
 #include "elect.h"
 #include "matrix.h"
 #include "mbarrier.h"
 #include "mma.h"
+#include "narrow.h"
 #include "tma.h"
 #include "wgmma.h"
 

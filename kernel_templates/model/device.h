@@ -119,17 +119,24 @@ static inline bool either_not_less_f16x2(unsigned a, unsigned b)
 
 // ---- memory
 
-static inline uint4 load_covering(const uint4 *vector, QM_HERE)
-{
-    uint4 value;
-    qm::load_over(&value, vector, sizeof value, QM_AT("load_covering"));
-    return value;
-}
 // What other CTAs store comes from here: the rest of the grid may run before each such load.
 template <class T> static inline T load_l2(const T *word, QM_HERE)
 {
     qm::spin(QM_AT("ld.global.cg"));
     return *word;
+}
+static inline uint4 load_once(const uint4 *vector)
+{
+    return *vector;
+}
+static inline uint4 load_polled(const uint4 *words, QM_HERE)
+{
+    qm::spin(QM_AT("ld.relaxed"));
+    return *words;
+}
+template <class T> static inline void store_polled(T *words, const T &value)
+{
+    *words = value;
 }
 static inline void prefetch_l2(const void *) {}
 static inline void fence_device(QM_HERE)
@@ -147,6 +154,20 @@ static inline bool block_any(bool value, QM_HERE)
 {
     return qm::barrier(0, 0, qm::BARRIER_OR, value, QM_AT("barrier.cta.red.or")) != 0;
 }
+
+static inline void barrier_sync(unsigned id, unsigned threads, QM_HERE)
+{
+    qm::barrier((int)id, (int)threads, qm::BARRIER_SYNC, 0, QM_AT("barrier.sync"));
+}
+static inline void barrier_arrive(unsigned id, unsigned threads, QM_HERE)
+{
+    qm::barrier((int)id, (int)threads, qm::BARRIER_ARRIVE, 0, QM_AT("barrier.arrive"));
+}
+
+// ---- launches that overlap: here they run one after another
+
+static inline void launch_dependents() {}
+static inline void wait_for_previous_launch() {}
 
 // ---- clusters
 

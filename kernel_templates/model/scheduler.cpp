@@ -16,7 +16,7 @@ Launch launch;
 Counts counts;
 Fibre main_fibre;
 
-enum { PAGE = 4096, MAX_SLOTS = 32, MAX_RESIDENT_LANES = 16384 };
+enum { PAGE = 4096, MAX_SLOTS = 80, MAX_RESIDENT_LANES = 16384 };
 static size_t stack_size()
 {
     return build == BUILD_PLAIN ? 64 << 10 : 256 << 10;

@@ -9,7 +9,7 @@
 
 namespace qm {
 
-enum { SLOTS = 32, GAP = 64, DESCRIPTOR_REACH = 256 << 10 };
+enum { SLOTS = 80, GAP = 64, DESCRIPTOR_REACH = 256 << 10 };
 static const size_t RANGE = (size_t)SLOTS * MAX_CLUSTER * ARENA_BYTES;
 static char *arenas;
 

@@ -1,10 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Log lines: one formatted line to the caller's callback. Called by runtime, cache and tune; prints nothing itself.
+// Log lines: formatted once, given to the caller's callback and written to the sink. Called by runtime, cache and tune.
+// A sink's line is one write, so that lines of many threads and processes do not mix:
+//
+//     quern,<seconds since 1970>.<microseconds>,<process>,part,level,text
 #include "base/log.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char *const part_names[] = {
+#define X(name) #name,
+    QN_LOG_PART_LIST(X)
+#undef X
+};
 
 static const char *level_name(quern_log_level level)
 {
@@ -21,12 +33,81 @@ static const char *level_name(quern_log_level level)
     return "unknown";
 }
 
+static quern_status add_part(const char *who, const char *word, size_t length, unsigned *parts)
+{
+    if (length == 3 && !strncmp(word, "all", length)) {
+        *parts |= (1u << QN_COUNT(part_names)) - 1;
+        return QUERN_OK;
+    }
+    for (size_t i = 0; i < QN_COUNT(part_names); i++) {
+        if (strlen(part_names[i]) != length || strncmp(word, part_names[i], length)) continue;
+        *parts |= 1u << i;
+        return QUERN_OK;
+    }
+    return qn_fail(QUERN_BAD_ARGUMENT,
+                   "%s: \"%.*s\" is no part of the log: compile, cache, dispatch, load, launch and all are allowed, "
+                   "between commas",
+                   who, (int)length, word);
+}
+
+quern_status qn_log_parse_parts(const char *who, const char *list, unsigned *parts)
+{
+    unsigned found = 0;
+
+    while (list && *list) {
+        size_t length = strcspn(list, ",");
+        if (length) QN_TRY(add_part(who, list, length, &found));
+        list += length + (list[length] == ',');
+    }
+    *parts = found;
+    return QUERN_OK;
+}
+
+static bool is_for_sink(const qn_log *log, const char *part)
+{
+    if (!log->sink || log->sink->fd < 0) return false;
+    for (size_t i = 0; i < QN_COUNT(part_names); i++) {
+        if (log->sink->parts & 1u << i && !strcmp(part, part_names[i])) return true;
+    }
+    return false;
+}
+
+bool qn_log_wants(const qn_log *log, const char *part)
+{
+    return log && (log->write || is_for_sink(log, part));
+}
+
+// A line that cannot be written is lost: there is nobody to tell.
+static void write_all(int fd, const char *bytes, size_t count)
+{
+    while (count > 0) {
+        ssize_t written = write(fd, bytes, count);
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0) return;
+        bytes += written;
+        count -= (size_t)written;
+    }
+}
+
+static void write_to_sink(const qn_sink *sink, const char *line)
+{
+    char whole[QN_MESSAGE_BYTES + 64];
+    struct timespec now;
+    int error = errno;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    int length = snprintf(whole, sizeof whole, "quern,%lld.%06ld,%ld,%s\n", (long long)now.tv_sec, now.tv_nsec / 1000,
+                          (long)getpid(), line);
+    if (length > 0 && (size_t)length < sizeof whole) write_all(sink->fd, whole, (size_t)length);
+    errno = error;
+}
+
 void qn_log_line(const qn_log *log, const char *part, quern_log_level level, const char *format, ...)
 {
     char line[QN_MESSAGE_BYTES];
     va_list arguments;
 
-    if (!log || !log->write) return;
+    if (!qn_log_wants(log, part)) return;
     int used = snprintf(line, sizeof line, "%s,%s,", part, level_name(level));
     if (used < 0 || (size_t)used >= sizeof line) return;
     va_start(arguments, format);
@@ -36,5 +117,6 @@ void qn_log_line(const qn_log *log, const char *part, quern_log_level level, con
     for (char *at = line; *at; at++) {
         if (*at == '\n' || *at == '\r') *at = ' ';
     }
-    log->write(log->user, level, line);
+    if (is_for_sink(log, part)) write_to_sink(log->sink, line);
+    if (log->write) log->write(log->user, level, line);
 }

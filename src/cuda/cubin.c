@@ -6,6 +6,7 @@
 // Where the numbers are, as NVRTC 12 and 13 write them:
 //   .nv.info           attributes, each: format (1), attribute (1), then for format 4 a size (2) and that many bytes;
 //                      REGCOUNT and MIN_STACK_SIZE hold a symbol's index and a number
+//   .nv.info.<entry>   the same for one kernel: PARAMETER_BYTES
 //   .text.<entry>      sh_info's top byte: registers, before sm_90
 //   .nv.shared.<entry> its size: static shared memory; from sm_90 on with the 1 KiB that the system keeps below it
 #include <elf.h>
@@ -15,7 +16,9 @@
 
 enum {
     EM_CUDA_ = 190,
+    ATTR_FORMAT_HALF = 3,
     ATTR_FORMAT_SIZED = 4,
+    ATTR_PARAMETER_BYTES = 0x19,
     ATTR_REGCOUNT = 0x2f,
     ATTR_MIN_STACK_SIZE = 0x12,
     RESERVED_SHARED = 1024
@@ -173,4 +176,33 @@ void qn_cubin_resources(const void *image, size_t bytes, const char *entry, int 
     int counted = attribute_of(&c, &info, symbol, ATTR_REGCOUNT);
     if (counted >= 0) *registers = counted;
     *local = attribute_of(&c, &info, symbol, ATTR_MIN_STACK_SIZE);
+}
+
+bool qn_cubin_has_entry(const void *image, size_t bytes, const char *entry)
+{
+    cubin c;
+    Elf64_Shdr text;
+    const char *rest;
+
+    return open_cubin(image, bytes, &c) && find_section(&c, ".text.", entry, &text, &rest);
+}
+
+// .nv.info.<entry> has one attribute of format 3 (2 bytes, in place) for it, and none when there are no parameters.
+int qn_cubin_parameter_bytes(const void *image, size_t bytes, const char *entry)
+{
+    cubin c;
+    Elf64_Shdr info;
+    const char *rest;
+
+    if (!open_cubin(image, bytes, &c) || !find_section(&c, ".nv.info.", entry, &info, &rest)) return -1;
+    if (info.sh_type == SHT_NOBITS) return -1;
+    const unsigned char *at = c.bytes + info.sh_offset;
+    for (size_t left = info.sh_size; left >= 4;) {
+        size_t payload = at[0] == ATTR_FORMAT_SIZED ? (size_t)at[2] + 256 * (size_t)at[3] : 0;
+        if (at[0] == ATTR_FORMAT_HALF && at[1] == ATTR_PARAMETER_BYTES) return at[2] + 256 * at[3];
+        if (payload > left - 4) return -1;
+        at += 4 + payload;
+        left -= 4 + payload;
+    }
+    return 0;
 }

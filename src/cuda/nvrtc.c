@@ -15,6 +15,8 @@
 #include "base/key.h"
 #include "cuda/nvrtc_search.h"
 
+enum { MAX_ARCHS = 256 };
+
 // The first success, never freed. Threads that load at the same time all do the work, and one result is kept: there is
 // no lock that a fork could leave taken.
 static _Atomic(const qn_nvrtc *) current;
@@ -222,17 +224,15 @@ void qn_nvrtc_replace(const qn_nvrtc *fake)
 }
 
 // Lists hold plain numbers. Code for 'a' goes with each number that has it since 12.0; code for families came in 12.9.
+// No memory is asked for: having none must not look like a compiler that is too old.
 bool qn_nvrtc_has_arch(const qn_nvrtc *nvrtc, const qn_arch *arch)
 {
-    int count = 0;
+    int count = 0, list[MAX_ARCHS];
     bool found = false;
 
     if (arch->suffix == 'f' && nvrtc->major * 100 + nvrtc->minor < 1209) return false;
-    if (nvrtc->nvrtcGetNumSupportedArchs(&count) != NVRTC_SUCCESS || count <= 0) return false;
-    int *list = calloc((size_t)count, sizeof *list);
-    if (list && nvrtc->nvrtcGetSupportedArchs(list) == NVRTC_SUCCESS) {
-        for (int i = 0; i < count; i++) found |= list[i] == arch->cc;
-    }
-    free(list);
+    if (nvrtc->nvrtcGetNumSupportedArchs(&count) != NVRTC_SUCCESS || count <= 0 || count > MAX_ARCHS) return false;
+    if (nvrtc->nvrtcGetSupportedArchs(list) != NVRTC_SUCCESS) return false;
+    for (int i = 0; i < count; i++) found |= list[i] == arch->cc;
     return found;
 }

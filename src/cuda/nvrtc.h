@@ -42,6 +42,9 @@ typedef struct qn_compile {
     int timeout_ms; // -1: none
     quern_cancel_fn cancel;
     void *cancel_user;
+    const char *entry;                                     // the kernel; NULL: the first one
+    const char *const *header_names, *const *header_texts; // by name; what an #include finds
+    size_t header_count;
 } qn_compile;
 
 typedef struct qn_compiled {
@@ -58,6 +61,10 @@ void qn_compiled_fini(qn_compiled *compiled);
 // Registers, static shared and local bytes of a kernel (entry NULL: the first one), read from the cubin. -1 where not
 // found; safe on any bytes.
 void qn_cubin_resources(const void *image, size_t bytes, const char *entry, int *registers, int *shared, int *local);
+// Whether the cubin has a kernel of this name. Safe on any bytes.
+bool qn_cubin_has_entry(const void *image, size_t bytes, const char *entry);
+// Bytes of the kernel's parameters; -1 where the cubin does not say. Safe on any bytes.
+int qn_cubin_parameter_bytes(const void *image, size_t bytes, const char *entry);
 // ELF magic, machine EM_CUDA, and the section table inside the bytes.
 bool qn_cubin_is_plausible(const void *image, size_t bytes);
 

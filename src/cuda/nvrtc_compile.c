@@ -126,11 +126,16 @@ static quern_status run(const qn_nvrtc *nvrtc, flow *f, nvrtcProgram program, qn
     return read_image(nvrtc, request, program, compiled);
 }
 
-// The entry's name is not in the request: kernels have one entry, whose section says it.
-static void read_resources(qn_compiled *compiled)
+// A kernel that is not there would be found out by the driver only, on another machine.
+static quern_status read_resources(const qn_compile *request, qn_compiled *compiled)
 {
-    qn_cubin_resources(compiled->image.bytes, compiled->image.length, NULL, &compiled->registers,
+    qn_cubin_resources(compiled->image.bytes, compiled->image.length, request->entry, &compiled->registers,
                        &compiled->shared_bytes, &compiled->local_bytes);
+    if (!request->entry || qn_cubin_has_entry(compiled->image.bytes, compiled->image.length, request->entry))
+        return QUERN_OK;
+    return qn_fail(QUERN_COMPILE_FAILED,
+                   "%s: the compiled text has no kernel '%s': it must be an extern \"C\" __global__ function",
+                   request->name, request->entry);
 }
 
 quern_status qn_nvrtc_compile(const qn_nvrtc *nvrtc, const qn_compile *request, qn_compiled *compiled)
@@ -138,17 +143,18 @@ quern_status qn_nvrtc_compile(const qn_nvrtc *nvrtc, const qn_compile *request, 
     nvrtcProgram program = NULL;
     flow f = {request, now_us(), GO_ON};
     qn_compiled made = {QN_TEXT_INIT, QN_TEXT_INIT, 0, -1, -1, -1};
-    nvrtcResult result = nvrtc->nvrtcCreateProgram(&program, request->source, request->name, 0, NULL, NULL);
+    nvrtcResult result = nvrtc->nvrtcCreateProgram(&program, request->source, request->name, (int)request->header_count,
+                                                   request->header_texts, request->header_names);
 
     if (result != NVRTC_SUCCESS) return call_failed(nvrtc, request, "nvrtcCreateProgram", result, "");
     quern_status status = run(nvrtc, &f, program, &made);
     nvrtc->nvrtcDestroyProgram(&program);
+    if (status == QUERN_OK) status = read_resources(request, &made);
     if (status != QUERN_OK) {
         qn_compiled_fini(&made);
         return status;
     }
     made.compile_us = now_us() - f.started_us;
-    read_resources(&made);
     *compiled = made;
     return QUERN_OK;
 }

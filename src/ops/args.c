@@ -46,8 +46,22 @@ const char *qn_dtype_name(quern_dtype dtype)
     return "none";
 }
 
+bool qn_axis_is(const char *axis, const char *name, int64_t *plus)
+{
+    size_t length = strlen(name);
+    if (strncmp(axis, name, length)) return false;
+    *plus = !strcmp(axis + length, "+1");
+    return *plus || !axis[length];
+}
+
+static bool is_chosen(const qn_tensor *tensor, int64_t value)
+{
+    return value >= 0 && value < 32 && (tensor->choices >> value & 1);
+}
+
 bool qn_tensor_is_given(const qn_family *family, const quern_spec *spec, const qn_tensor *tensor)
 {
+    if (tensor->choice && !is_chosen(tensor, qn_spec_number(family, spec, tensor->choice))) return false;
     if (tensor->unless && qn_spec_number(family, spec, tensor->unless) != 0) return false;
     return !tensor->flag || qn_spec_number(family, spec, tensor->flag) != 0;
 }
@@ -106,7 +120,10 @@ static quern_status bad_stride(const qn_tensor *tensor, size_t axis, int64_t str
 static int64_t extent(const qn_tensor_layout *layout, const quern_spec *spec, const quern_args *args, size_t axis)
 {
     const qn_field *field = layout->axis[axis].field;
-    return field ? qn_field_get(field, spec) : int_at(args, layout->axis[axis].args_offset);
+    const qn_family *family = layout->axis[axis].family;
+    if (family) return family->axis_length(spec, layout->tensor->axes[axis]);
+    int64_t length = field ? qn_field_get(field, spec) : int_at(args, layout->axis[axis].args_offset);
+    return length + layout->axis[axis].plus;
 }
 
 // Strides from the inside out: each is 0, or no less than what it steps over. *empty: some axis is 0 long.
@@ -129,6 +146,40 @@ static quern_status check_strides(const qn_tensor_layout *layout, const quern_sp
     return QUERN_OK;
 }
 
+// Strides of a tensor whose outer axes may lie in any order: from the smallest up, each is no less than what those before
+// it span, so that no two elements share a place. A stride of 0 steps over all axes inside it.
+static quern_status check_any_order(const qn_tensor_layout *layout, const quern_spec *spec, const quern_args *args,
+                                    int64_t element, bool *empty)
+{
+    size_t outer = layout->rank - 1, order[QN_MAX_RANK];
+    int64_t stride[QN_MAX_RANK], length[QN_MAX_RANK], span = extent(layout, spec, args, outer), packed = span, bytes;
+    bool too_far = false;
+
+    *empty = span == 0;
+    for (size_t axis = outer; axis-- > 0;) {
+        int64_t step;
+        length[axis] = extent(layout, spec, args, axis);
+        stride[axis] = int_at(args, layout->tensor->stride_offset[axis]);
+        if (!stride[axis]) stride[axis] = packed;
+        *empty |= length[axis] == 0;
+        if (stride[axis] < 0) return bad_stride(layout->tensor, axis, stride[axis], span);
+        too_far |= __builtin_mul_overflow(stride[axis], length[axis], &step);
+        if (step > packed) packed = step;
+        size_t at = outer - 1 - axis; // insertion by stride
+        for (; at > 0 && stride[order[at - 1]] > stride[axis]; at--) order[at] = order[at - 1];
+        order[at] = axis;
+    }
+    for (size_t i = 0; i < outer; i++) {
+        size_t axis = order[i];
+        if (length[axis] <= 1) continue; // a stride that nothing steps by
+        if (stride[axis] < span) return bad_stride(layout->tensor, axis, stride[axis], span);
+        if (__builtin_mul_overflow(stride[axis], length[axis], &span))
+            return bad_stride(layout->tensor, axis, stride[axis], 0);
+    }
+    too_far |= __builtin_mul_overflow(span, element, &bytes);
+    return too_far && !*empty ? bad_stride(layout->tensor, 0, stride[0], 0) : QUERN_OK;
+}
+
 static quern_status bad_pointer(const qn_tensor *tensor, const void *pointer, quern_dtype dtype)
 {
     if (!pointer) {
@@ -147,9 +198,13 @@ static quern_status check_tensor(const qn_tensor_layout *layout, const quern_spe
 
     if (layout->flag && !qn_field_get(layout->flag, spec)) return QUERN_OK;
     if (layout->unless && qn_field_get(layout->unless, spec)) return QUERN_OK;
+    if (layout->choice && !is_chosen(layout->tensor, qn_field_get(layout->choice, spec))) return QUERN_OK;
     quern_dtype dtype = layout->dtype ? (quern_dtype)qn_field_get(layout->dtype, spec) : layout->tensor->dtype;
     size_t element = qn_dtype_bytes(dtype);
-    QN_TRY(check_strides(layout, spec, args, (int64_t)element, &empty));
+    if (layout->tensor->any_order)
+        QN_TRY(check_any_order(layout, spec, args, (int64_t)element, &empty));
+    else
+        QN_TRY(check_strides(layout, spec, args, (int64_t)element, &empty));
     if (empty) return QUERN_OK; // nothing is read or written through it
     memcpy(&pointer, (const char *)args + layout->tensor->pointer_offset, sizeof pointer);
     if (pointer && (!element || !((uintptr_t)pointer & (element - 1)))) return QUERN_OK;

@@ -17,11 +17,16 @@ static struct {
 static void resolve_axis(const qn_family *family, const char *axis, qn_tensor_layout *layout, size_t at)
 {
     for (size_t i = 0; i < family->size_count; i++) {
-        if (strcmp(family->sizes[i].name, axis)) continue;
+        if (!qn_axis_is(axis, family->sizes[i].name, &layout->axis[at].plus)) continue;
         layout->axis[at].args_offset = family->size_args_offset[i];
         return;
     }
-    layout->axis[at].field = qn_field_find(family->fields, family->field_count, axis);
+    for (size_t i = 0; i < family->field_count; i++) {
+        if (!qn_axis_is(axis, family->fields[i].name, &layout->axis[at].plus)) continue;
+        layout->axis[at].field = &family->fields[i];
+        return;
+    }
+    if (family->axis_length) layout->axis[at].family = family;
 }
 
 static void resolve(const qn_family *family, qn_args_layout *layout)
@@ -33,6 +38,7 @@ static void resolve(const qn_family *family, qn_args_layout *layout)
         to->tensor = tensor;
         if (tensor->flag) to->flag = qn_field_find(family->fields, family->field_count, tensor->flag);
         if (tensor->unless) to->unless = qn_field_find(family->fields, family->field_count, tensor->unless);
+        if (tensor->choice) to->choice = qn_field_find(family->fields, family->field_count, tensor->choice);
         if (tensor->dtype == QUERN_DTYPE_NONE && tensor->dtype_field) {
             to->dtype = qn_field_find(family->fields, family->field_count, tensor->dtype_field);
         }

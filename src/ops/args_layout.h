@@ -12,10 +12,13 @@ typedef struct qn_tensor_layout {
     const qn_field *flag;   // of the spec; NULL: always given
     const qn_field *unless; // of the spec; NULL: none that takes the tensor away
     const qn_field *dtype;  // of the spec; NULL: the tensor's own
+    const qn_field *choice; // of the spec; NULL: in every spec
     size_t rank;
     struct {
         const qn_field *field; // of the spec; NULL: a size of the arguments, at args_offset
         size_t args_offset;
+        int64_t plus;            // added to either
+        const qn_family *family; // neither: its axis_length tells; NULL otherwise
     } axis[QN_MAX_RANK];
 } qn_tensor_layout;
 

@@ -43,7 +43,8 @@ typedef struct qn_field {
 enum { QN_MAX_RANK = 4 };
 typedef enum qn_direction { QN_INPUT, QN_OUTPUT } qn_direction;
 
-// A tensor argument. Its axes are named; an axis is a size ("rows") or a field of the spec ("V").
+// A tensor argument. Its axes are named; an axis is a size ("rows"), a field of the spec ("V"), or one more than either
+// ("B+1"). A tensor whose shape depends on an enum of the spec stands in the list once a shape, under one name.
 typedef struct qn_tensor {
     const char *name;
     qn_direction direction;
@@ -52,6 +53,9 @@ typedef struct qn_tensor {
     const char *dtype_field;           // a QN_ENUM field of the spec that holds a quern_dtype
     const char *flag;                  // the field that says the tensor is given; NULL = always
     const char *unless;                // the field that says it is not; NULL = none
+    const char *choice;                // an enum field of the spec, which must have one of `choices`; NULL = none
+    uint32_t choices;                  // bit v: the value v
+    bool any_order;                    // outer axes may lie in memory in any order, if no two elements share a place
     size_t pointer_offset;             // in the argument structure
     size_t stride_offset[QN_MAX_RANK]; // of <name>_stride_<axis>, for each outer axis
     const char *doc;
@@ -92,6 +96,7 @@ typedef struct qn_launch {
 
 typedef struct qn_device_limits { // of the device in use, read once at prepare
     int sm_count;
+    const struct qn_driver *driver; // for tensor maps; the model has one that knows nothing else
 } qn_device_limits;
 
 typedef struct qn_family {
@@ -111,6 +116,12 @@ typedef struct qn_family {
     const qn_knob *knobs;
     size_t knob_count;
 
+    // May be NULL. How long an axis is that is neither size nor field, from fields of a valid spec ("C/2"); -1: unknown.
+    int64_t (*axis_length)(const quern_spec *spec, const char *axis);
+
+    // May be NULL. Sets fields whose default follows from other fields; before check.
+    void (*derive)(quern_spec *spec);
+
     // Cross-field checks, after the generic ones: CONFLICT with both fields and values.
     quern_status (*check)(const quern_spec *spec);
 
@@ -127,6 +138,9 @@ typedef struct qn_family {
     // Configuration to kernels. NO_PLAN with the numbers (needs 300 KiB of shared memory, has 227) when it can't be.
     quern_status (*plan)(const quern_spec *spec, const qn_arch *arch, const qn_config *config, qn_plan *plan);
 
+    // May be NULL. What a configuration takes of an SM, in words and numbers: `quern show plan` prints it.
+    void (*budget)(const quern_spec *spec, const qn_arch *arch, const qn_config *config, qn_text *text);
+
     // Device memory that a configuration needs for sizes up to these, and the 32-bit word it is filled with at first.
     size_t (*workspace)(const quern_spec *spec, const qn_config *config, const void *sizes);
     uint32_t workspace_word;
@@ -140,10 +154,13 @@ typedef struct qn_family {
 
     // The oracle, on host pointers (src/reference/<family>.c).
     quern_status (*reference)(const quern_spec *spec, const quern_args *args);
+    // How far a number of a floating-point output may be from the oracle's `want`, as far as that is known without the
+    // inputs (src/reference/tolerance.c). NULL: qn_tolerance_default.
+    double (*tolerance)(const quern_spec *spec, const qn_tensor *tensor, double want);
 } qn_family;
 
 // The list of families: the one line that a new family adds.
-#define QN_FAMILIES(X) X(softmax_topk) X(gate)
+#define QN_FAMILIES(X) X(softmax_topk) X(gate) X(router) X(attention) X(indexer)
 
 #define X(name) extern const qn_family qn_family_##name;
 QN_FAMILIES(X)
@@ -159,7 +176,8 @@ quern_status qn_family_find(const char *name, const qn_family **family); // UNKN
 quern_status qn_spec_complete(const quern_spec *spec, const qn_family **family, quern_any_spec *full);
 quern_status qn_spec_write(const qn_family *family, const quern_spec *spec, qn_text *text); // canonical text
 quern_status qn_spec_set(const qn_family *family, quern_spec *spec, const char *name, const char *value);
-int64_t qn_spec_number(const qn_family *family, const quern_spec *spec, const char *field); // integer types; 0 if none
+// Of integer types, also an axis of axis_length; 0 if there is none.
+int64_t qn_spec_number(const qn_family *family, const quern_spec *spec, const char *field);
 
 // Descriptor of a valid spec: its fields as fixed 8-byte words, for the memory table. Returns how many words.
 enum { QN_DESCRIPTOR_WORDS = 40 };
@@ -175,6 +193,7 @@ void qn_buckets_name(const qn_family *family, size_t first, size_t last, char *t
 // Nulls of tensors that the spec demands (MISSING_ARGUMENT), alignment to the element (MISALIGNED), rank-2 strides
 // (BAD_STRIDE). On the launch path.
 quern_status qn_check_args(const qn_family *family, const quern_spec *spec, const quern_args *args);
+bool qn_axis_is(const char *axis, const char *name, int64_t *plus); // "B" and "B+1" are of B; *plus: 0 or 1
 bool qn_tensor_is_given(const qn_family *family, const quern_spec *spec, const qn_tensor *tensor);
 quern_dtype qn_tensor_dtype(const qn_family *family, const quern_spec *spec, const qn_tensor *tensor);
 size_t qn_dtype_bytes(quern_dtype dtype);

@@ -43,7 +43,7 @@ static const qn_field fields[] = {
     {.name = "renormalize", .type = QN_FLAG, .offset = AT(renormalize), .max = 1, .initial = 1, .doc = "1: weights are divided by their sum before they are scaled"},
     {.name = "scale", .type = QN_REAL, .offset = AT(scale), .real_initial = 1.0, .doc = "times each weight"},
     {.name = "index", .type = QN_ENUM, .offset = AT(index), .initial = QUERN_I32, .names = index_names, .doc = "type of ids"},
-    {.name = "given_ids", .type = QN_FLAG, .offset = AT(given_ids), .max = 1, .doc = "1: the experts are given (hash routing), only weights are written"},
+    {.name = "given_ids", .type = QN_FLAG, .offset = AT(given_ids), .max = 1, .doc = "1: the experts are given (hash routing), only weights are written; then bias, n_group, topk_group and index do nothing"},
 };
 #undef AT
 
@@ -55,7 +55,7 @@ static const size_t size_args_offset[] = {offsetof(args_t, N)};
 #define AT(member) offsetof(args_t, member)
 static const qn_tensor tensors[] = {
     {.name = "logits", .direction = QN_INPUT, .axes = {"N", "E"}, .dtype_field = "in", .pointer_offset = AT(logits), .stride_offset = {AT(logits_stride_N)}, .doc = "one row a token"},
-    {.name = "bias", .direction = QN_INPUT, .axes = {"E"}, .dtype = QUERN_F32, .flag = "bias", .pointer_offset = AT(bias), .doc = "added to the activation for the choice"},
+    {.name = "bias", .direction = QN_INPUT, .axes = {"E"}, .dtype = QUERN_F32, .flag = "bias", .unless = "given_ids", .pointer_offset = AT(bias), .doc = "added to the activation for the choice"},
     {.name = "given_ids", .direction = QN_INPUT, .axes = {"N", "K"}, .dtype = QUERN_I32, .flag = "given_ids", .pointer_offset = AT(given_ids), .stride_offset = {AT(given_ids_stride_N)}, .doc = "the experts of each token"},
     {.name = "weights", .direction = QN_OUTPUT, .axes = {"N", "K"}, .dtype = QUERN_F32, .pointer_offset = AT(weights), .stride_offset = {AT(weights_stride_N)}, .doc = "of the experts chosen, in order"},
     {.name = "ids", .direction = QN_OUTPUT, .axes = {"N", "K"}, .dtype_field = "index", .unless = "given_ids", .pointer_offset = AT(ids), .stride_offset = {AT(ids_stride_N)}, .doc = "of the experts chosen, in order"},
@@ -202,6 +202,7 @@ static void add_spec_constants(const spec_t *s, qn_kernel_plan *k)
     qn_plan_constant(k, "N_GROUP", grouped ? s->n_group : 1);
     qn_plan_constant(k, "TOPK_GROUP", grouped ? s->topk_group : 1);
     qn_plan_constant(k, "RENORMALIZE", s->renormalize);
+    qn_plan_constant(k, "DEPENDENT", 0); // the router's plans set it
 }
 
 static quern_status check_sm(const qn_arch *arch, const qn_kernel_plan *k)
@@ -411,7 +412,7 @@ static void launch(const quern_spec *base, const qn_config *config, const qn_pla
     (void)made, (void)limits, (void)stage;
     gate_params p = {
         .logits = a->logits,
-        .bias = s->bias ? a->bias : NULL,
+        .bias = s->bias && !s->given_ids ? a->bias : NULL,
         .given_ids = s->given_ids ? a->given_ids : NULL,
         .weights = a->weights,
         .ids = s->given_ids ? NULL : a->ids,
@@ -458,4 +459,5 @@ const qn_family qn_family_gate = {
     .sizes_of = sizes_of,
     .launch = launch,
     .reference = qn_reference_gate,
+    .tolerance = qn_tolerance_gate,
 };

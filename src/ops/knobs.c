@@ -11,7 +11,7 @@ static bool is_same_kernel(const qn_kernel_plan *a, const qn_kernel_plan *b)
 {
     if (strcmp(a->template_path, b->template_path) || strcmp(a->entry, b->entry) || a->threads != b->threads ||
         a->min_ctas != b->min_ctas || a->cluster != b->cluster || a->dynamic_shared != b->dynamic_shared ||
-        a->params_bytes != b->params_bytes || a->constant_count != b->constant_count)
+        a->params_bytes != b->params_bytes || a->overlaps != b->overlaps || a->constant_count != b->constant_count)
         return false;
     for (size_t i = 0; i < a->constant_count; i++)
         if (strcmp(a->constants[i].name, b->constants[i].name) || a->constants[i].value != b->constants[i].value)

@@ -739,4 +739,5 @@ const qn_family qn_family_softmax_topk = {
     .sizes_of = sizes_of,
     .launch = launch,
     .reference = qn_reference_softmax_topk,
+    .tolerance = qn_tolerance_softmax_topk,
 };

@@ -54,6 +54,7 @@ quern_status qn_spec_complete(const quern_spec *spec, const qn_family **family, 
         quern_status status = qn_field_check(&found->fields[i], &made);
         if (status != QUERN_OK) return qn_fail_in(status, "%s", found->name);
     }
+    if (found->derive) found->derive(&made.base);
     quern_status status = found->check ? found->check(&made.base) : QUERN_OK;
     if (status != QUERN_OK) return qn_fail_in(status, "%s", found->name);
     *family = found;
@@ -72,7 +73,9 @@ quern_status quern_spec_check(const quern_spec *spec)
 int64_t qn_spec_number(const qn_family *family, const quern_spec *spec, const char *field)
 {
     const qn_field *found = field ? qn_field_find(family->fields, family->field_count, field) : NULL;
-    return found ? qn_field_get(found, spec) : 0;
+    if (found) return qn_field_get(found, spec);
+    int64_t length = field && family->axis_length ? family->axis_length(spec, field) : 0;
+    return length > 0 ? length : 0;
 }
 
 size_t qn_spec_descriptor(const qn_family *family, const quern_spec *spec, uint64_t words[QN_DESCRIPTOR_WORDS])

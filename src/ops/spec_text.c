@@ -43,8 +43,7 @@ static quern_status unknown_field(const qn_family *family, const char *name)
 
     for (size_t i = 0; i < family->field_count; i++)
         qn_text_putf(&known, "%s%s", i ? ", " : "", family->fields[i].name);
-    qn_fail(QUERN_UNKNOWN_FIELD, "%s has no field '%.64s'; its fields are %s", family->name, name,
-            qn_text_string(&known));
+    qn_fail(QUERN_UNKNOWN_FIELD, "there is no field '%.64s'; the fields are %s", name, qn_text_string(&known));
     qn_text_fini(&known);
     return QUERN_UNKNOWN_FIELD;
 }

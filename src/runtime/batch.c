@@ -172,7 +172,8 @@ static quern_status strict_miss(quern *q, const qn_batch *batches, size_t count)
     for (size_t i = 0; i < count; i++)
         for (size_t w = 0; w < batches[i].count; w++)
             if (!batches[i].work[w].entry) {
-                QN_TALLY(q, miss, 1);
+                const qn_process *process = qn_process_of(q);
+                if (process) qn_work_missed(q, process, &batches[i].work[w]);
                 return qn_work_would_compile(q, &batches[i].work[w]);
             }
     return qn_fail(QUERN_INTERNAL, "a miss without a kernel that is missing");

@@ -1,140 +1,198 @@
 // SPDX-License-Identifier: Apache-2.0
-// A caller's own kernel through the same path: the same tiers, flights and loading as the built-in ones.
+// A caller's own kernel through the same path: the same key, tiers, flights and loading as the built-in ones.
+//   (1) Nothing of the caller's structure is kept after the call.
+//   (2) A launch allocates nothing and takes no lock: the parameters go to the driver as the bytes they are.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/private.h"
 
-enum { MAX_THREADS = 1024, MAX_CLUSTER = 16, MAX_PARAMETERS = 4096, MAX_GRID_YZ = 65535 };
+enum { MAX_GRID_YZ = 65535, MAX_THREADS_XY = 1024, MAX_THREADS_Z = 64, PARAMETER_SLACK = 16 };
 
 struct quern_kernel {
     quern *q;
     const qn_driver *driver;
-    qn_stage stage;
+    const qn_arch *arch;
+    qn_stage stage; // threads and dynamic_shared are the limits
     size_t parameter_bytes;
+    size_t packed_bytes; // what the kernel itself takes of them: without a structure's padding at the end
 };
 
-// ---- checks
+// ---- one source, as the work on it needs it
 
-static quern_status check_entry(const char *entry)
+typedef struct request {
+    quern *q;
+    quern_source source;
+    bool line_info;
+    qn_extras extras;
+    const char *header_names[QN_MAX_HEADERS], *header_texts[QN_MAX_HEADERS];
+    char *lined[QN_MAX_HEADERS];  // texts of headers with a #line before them
+    char text[QN_MAX_ENTRY + 16]; // what logs and rows call it
+} request;
+
+static bool asks_for_lines(const quern_source *source)
 {
-    size_t length = strlen(entry);
-    if (length == 0 || length >= QN_MAX_ENTRY)
-        return qn_fail(QUERN_BAD_ARGUMENT, "custom.entry: %zu characters, 1 … %d are allowed", length,
-                       QN_MAX_ENTRY - 1);
-    for (size_t i = 0; i < length; i++) {
-        unsigned char c = (unsigned char)entry[i];
-        bool is_digit = c >= '0' && c <= '9';
-        bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-        if (!is_letter && (!is_digit || i == 0))
-            return qn_fail(QUERN_BAD_ARGUMENT, "custom.entry = \"%s\" is not an identifier", entry);
+    for (size_t i = 0; i < source->option_count; i++) {
+        const char *option = source->options[i];
+        if (option && (!strcmp(option, "-lineinfo") || !strcmp(option, "--generate-line-info"))) return true;
+    }
+    return false;
+}
+
+// Headers in the order of their names: a caller's order of no meaning is in no key.
+static void sort_headers(request *r)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < r->source.header_count; i++) {
+        size_t at = count++;
+        for (; at > 0 && strcmp(r->header_names[at - 1], r->source.headers[i].name) > 0; at--) {
+            r->header_names[at] = r->header_names[at - 1];
+            r->header_texts[at] = r->header_texts[at - 1];
+        }
+        r->header_names[at] = r->source.headers[i].name;
+        r->header_texts[at] = r->source.headers[i].text;
+    }
+}
+
+// Line information makes the names of headers absolute with the working directory: so they are absolute before.
+static quern_status add_lines(request *r)
+{
+    for (size_t i = 0; r->line_info && i < r->source.header_count; i++) {
+        qn_text text = QN_TEXT_INIT;
+        qn_text_putf(&text, "#line 1 \"" QN_SOURCE_ROOT "%s\"\n", r->header_names[i]);
+        qn_text_puts(&text, r->header_texts[i]);
+        r->lined[i] = text.bytes;
+        QN_TRY(qn_text_check(&text));
+        r->header_texts[i] = text.bytes;
     }
     return QUERN_OK;
 }
 
-// NVRTC looks for quoted names in the working directory: what it found there would not be in the key.
-static quern_status check_includes(const char *source)
+static void request_free(request *r)
 {
-    int number = 1;
-    for (const char *line = source; line; number++) {
-        const char *at = line + strspn(line, " \t");
-        if (*at == '#' && !strncmp(at + 1 + strspn(at + 1, " \t"), "include", strlen("include")))
-            return qn_fail(QUERN_BAD_ARGUMENT,
-                           "custom.source, line %d: \"%.*s\": no #include is resolved; put the text in its place",
-                           number, (int)strcspn(at, "\r\n"), at);
-        line = strchr(line, '\n');
-        if (line) line++;
-    }
+    for (size_t i = 0; i < QN_MAX_HEADERS; i++) free(r->lined[i]);
+    free(r);
+}
+
+static quern_status request_init(request *r, quern *q, const quern_source *given)
+{
+    static const quern_source empty = QUERN_SOURCE_INIT;
+    r->q = q;
+    r->source = empty;
+    QN_TRY(qn_take_sized("source", given, &r->source, sizeof r->source));
+    r->line_info = q->line_info || asks_for_lines(&r->source);
+    QN_TRY(qn_source_check(&r->source, r->line_info));
+    sort_headers(r);
+    QN_TRY(add_lines(r));
+    r->extras = (qn_extras){r->source.options,      r->source.option_count, r->header_names,       r->header_texts,
+                            r->source.header_count, r->source.digest,       r->source.digest_bytes};
+    snprintf(r->text, sizeof r->text, "source %s", r->source.entry);
     return QUERN_OK;
 }
 
-static quern_status check_range(const char *name, int64_t value, int64_t max)
+static request *request_new(quern *q, const quern_source *given, quern_status *status)
 {
-    if (value >= 0 && value <= max) return QUERN_OK;
-    return qn_fail(QUERN_BAD_ARGUMENT, "custom.%s = %lld: 0 … %lld is allowed", name, (long long)value, (long long)max);
+    request *r = calloc(1, sizeof *r);
+    *status = r ? request_init(r, q, given) : qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: a source");
+    if (*status == QUERN_OK) return r;
+    if (r) request_free(r);
+    return NULL;
 }
 
-static quern_status check_custom(const quern_custom *custom)
+static quern_status init_work(const request *r, qn_work *work, const qn_arch *arch)
 {
-    if (!custom->source || !custom->entry)
-        return qn_fail(QUERN_MISSING_ARGUMENT, "custom.%s is NULL", custom->source ? "entry" : "source");
-    QN_TRY(check_entry(custom->entry));
-    QN_TRY(check_includes(custom->source));
-    if (custom->threads < 1 || custom->threads > MAX_THREADS)
-        return qn_fail(QUERN_BAD_ARGUMENT, "custom.threads = %d: 1 … %d is allowed", custom->threads, MAX_THREADS);
-    QN_TRY(check_range("cluster", custom->cluster, MAX_CLUSTER));
-    QN_TRY(check_range("dynamic_shared_bytes", custom->dynamic_shared_bytes, INT32_MAX));
-    return check_range("parameter_bytes", (int64_t)custom->parameter_bytes, MAX_PARAMETERS);
+    const quern_source *source = &r->source;
+    qn_text text = QN_TEXT_INIT;
+    if (source->cluster > 1 && source->cluster > arch->max_cluster)
+        return qn_fail(QUERN_NO_PLAN, "source.cluster = %d: %s has at most %d", source->cluster, arch->name,
+                       arch->max_cluster);
+    if (source->dynamic_shared_bytes > arch->shared_cta)
+        return qn_fail(QUERN_NO_PLAN, "source.dynamic_shared_bytes = %d: a CTA of %s has at most %d",
+                       source->dynamic_shared_bytes, arch->name, arch->shared_cta);
+    if (r->line_info) qn_text_putf(&text, "#line 1 \"" QN_SOURCE_ROOT "%s.cu\"\n", source->entry);
+    qn_text_puts(&text, source->source);
+    quern_status status = qn_text_check(&text);
+    if (status == QUERN_OK)
+        status = qn_work_init_source(r->q, work, text.bytes, source->entry, &r->extras, arch, r->text);
+    qn_text_fini(&text);
+    return status;
 }
 
 // ---- prepare
 
-typedef struct request {
-    quern *q;
-    const quern_custom *custom;
-    char text[QN_MAX_ENTRY + 16];
-} request;
-
 static quern_status make_batch(void *user, const qn_arch *arch, qn_batch *batch)
 {
-    const request *r = user;
-    const quern_custom *custom = r->custom;
-    if (custom->cluster > 1 && custom->cluster > arch->max_cluster)
-        return qn_fail(QUERN_NO_PLAN, "custom.cluster = %d: %s has at most %d", custom->cluster, arch->name,
-                       arch->max_cluster);
-    if (custom->dynamic_shared_bytes > arch->shared_cta)
-        return qn_fail(QUERN_NO_PLAN, "custom.dynamic_shared_bytes = %d: a CTA of %s has at most %d",
-                       custom->dynamic_shared_bytes, arch->name, arch->shared_cta);
     batch->work = calloc(1, sizeof *batch->work);
-    if (!batch->work) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: a custom kernel");
+    if (!batch->work) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: a source's kernel");
     batch->count = 1;
-    return qn_work_init_source(r->q, batch->work, custom->source, custom->entry, arch, r->text);
+    quern_status status = init_work(user, batch->work, arch);
+    if (status != QUERN_OK) qn_batch_fini(batch);
+    return status;
+}
+
+// The image says how many bytes of parameters its kernel takes; another number of them would launch it with rubbish.
+static quern_status take_parameter_bytes(const request *r, const qn_entry *entry, quern_kernel *kernel)
+{
+    const qn_text *image = &entry->image.bytes;
+    size_t given = r->source.parameter_bytes;
+    int taken = qn_cubin_parameter_bytes(image->bytes, image->length, entry->image.entry);
+    kernel->parameter_bytes = given;
+    kernel->packed_bytes = taken < 0 ? given : (size_t)taken;
+    if (taken < 0 || ((size_t)taken <= given && given - (size_t)taken < PARAMETER_SLACK && (taken > 0 || !given)))
+        return QUERN_OK;
+    return qn_fail(QUERN_BAD_SIZE, "source.parameter_bytes = %zu: the kernel %s takes %d", given, entry->image.entry,
+                   taken);
 }
 
 static quern_status build(request *r, const qn_driver *driver, const qn_device *device, quern_kernel *kernel)
 {
     qn_batch batch = {0};
-    const qn_arch *arch = NULL;
     CUkernel loaded = NULL;
-    const quern_custom *custom = r->custom;
-    qn_shape shape = {custom->cluster, custom->dynamic_shared_bytes};
-    QN_TRY(qn_obtain_targets(r->q, device, make_batch, r, &batch, &arch));
-    quern_status status = qn_load(r->q, driver, device->handle, batch.work, shape, &loaded);
+    const quern_source *source = &r->source;
+    qn_shape shape = {source->cluster, source->dynamic_shared_bytes};
+    QN_TRY(qn_obtain_targets(r->q, device, make_batch, r, &batch, &kernel->arch));
+    quern_status status = take_parameter_bytes(r, batch.work->entry, kernel);
+    if (status == QUERN_OK) status = qn_load(r->q, driver, device->handle, batch.work, shape, &loaded);
     kernel->stage = (qn_stage){
         .function = (CUfunction)loaded,
         .entry = batch.work->entry,
         .origin = batch.work->origin,
-        .threads = (unsigned)custom->threads,
-        .cluster = custom->cluster > 1 ? (unsigned)custom->cluster : 1,
-        .dynamic_shared = (unsigned)custom->dynamic_shared_bytes,
+        .threads = (unsigned)source->threads,
+        .cluster = source->cluster > 1 ? (unsigned)source->cluster : 1,
+        .dynamic_shared = (unsigned)source->dynamic_shared_bytes,
     };
     kernel->driver = driver;
-    kernel->parameter_bytes = custom->parameter_bytes;
     qn_batch_fini(&batch);
     return status;
 }
 
-quern_status quern_prepare_custom(quern *q, const quern_custom *given, int ordinal, quern_kernel **out)
+static quern_status prepare(request *r, int ordinal, quern_kernel *kernel)
 {
-    quern_custom custom = QUERN_CUSTOM_INIT;
     const qn_driver *driver;
     CUdevice handle;
     qn_device device;
-    if (!q || !given || !out)
-        return qn_fail(QUERN_MISSING_ARGUMENT, "quern_prepare_custom: %s is NULL",
-                       !q       ? "q"
-                       : !given ? "custom"
-                                : "kernel");
-    QN_TRY(qn_take_sized("custom", given, &custom, sizeof custom));
-    QN_TRY(check_custom(&custom));
-    QN_TRY(qn_device_current(q, ordinal, &driver, &handle));
+    QN_TRY(qn_device_current(r->q, ordinal, &driver, &handle));
     QN_TRY(qn_device_read(driver, handle, &device));
-    request r = {.q = q, .custom = &custom};
-    snprintf(r.text, sizeof r.text, "custom %s", custom.entry);
+    qn_nvtx_push(r->q->nvtx, "quern:prepare ", r->text);
+    quern_status status = build(r, driver, &device, kernel);
+    qn_nvtx_pop(r->q->nvtx);
+    return status;
+}
+
+quern_status quern_prepare_source(quern *q, const quern_source *given, int ordinal, quern_kernel **out)
+{
+    quern_status status;
+    if (!q || !given || !out)
+        return qn_fail(QUERN_MISSING_ARGUMENT, "quern_prepare_source: %s is NULL",
+                       !q       ? "q"
+                       : !given ? "source"
+                                : "kernel");
+    request *r = request_new(q, given, &status);
+    if (!r) return status;
     quern_kernel *kernel = calloc(1, sizeof *kernel);
-    if (!kernel) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: a custom kernel");
-    quern_status status = build(&r, driver, &device, kernel);
+    status = kernel ? prepare(r, ordinal, kernel) : qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: a source's kernel");
+    request_free(r);
     if (status != QUERN_OK) {
         free(kernel);
         return status;
@@ -145,7 +203,95 @@ quern_status quern_prepare_custom(quern *q, const quern_custom *given, int ordin
     return QUERN_OK;
 }
 
-// ---- launch, release
+void quern_kernel_release(quern_kernel *kernel)
+{
+    if (!kernel) return;
+    quern *q = kernel->q;
+    qn_unload(q, (qn_entry *)kernel->stage.entry);
+    free(kernel);
+    qn_quern_release(q);
+}
+
+// ---- warm
+
+static quern_status warm(const request *r, const qn_arch *arch, quern_warm_report *report)
+{
+    qn_work work;
+    quern_kernel unused;
+    QN_TRY(init_work(r, &work, arch));
+    quern_status status = qn_work_obtain(r->q, &work);
+    if (status == QUERN_OK) status = take_parameter_bytes(r, work.entry, &unused);
+    if (status == QUERN_OK) {
+        report->variants = report->kernels = 1;
+        report->compiled = work.compiled, report->cached = !work.compiled, report->stored = work.stored;
+        report->sealed = report->cached && work.entry->image.origin == QUERN_ORIGIN_SEALED;
+        report->user = report->cached && work.entry->image.origin == QUERN_ORIGIN_USER;
+        if (work.compiled) report->compile_ms = (double)work.entry->image.compile_us / 1000.0;
+    }
+    qn_work_fini(&work);
+    return status;
+}
+
+quern_status quern_warm_source(quern *q, const quern_source *given, const char *arch_name, quern_warm_report *report)
+{
+    const qn_arch *arch;
+    quern_warm_report result = QUERN_WARM_REPORT_INIT;
+    quern_status status;
+    if (!q || !given || !arch_name)
+        return qn_fail(QUERN_MISSING_ARGUMENT, "quern_warm_source: %s is NULL", !q ? "q" : !given ? "source" : "arch");
+    request *r = request_new(q, given, &status);
+    if (!r) return status;
+    status = qn_arch_find(arch_name, &arch);
+    if (status == QUERN_OK) status = warm(r, arch, &result);
+    request_free(r);
+    if (status == QUERN_OK && report) qn_copy_sized(report, &result, sizeof result);
+    return status;
+}
+
+// ---- look inside
+
+quern_status quern_kernel_describe(const quern_kernel *kernel, quern_kernel_info *info)
+{
+    if (!kernel || !info) return qn_fail(QUERN_MISSING_ARGUMENT, "%s is NULL", !kernel ? "kernel" : "info");
+    const qn_image *image = &kernel->stage.entry->image;
+    quern_kernel_info full = {
+        .size = sizeof full,
+        .sizes = "",
+        .config = "",
+        .chosen = "given",
+        .arch = kernel->arch->name,
+        .entry = image->entry,
+        .threads = (int)kernel->stage.threads,
+        .cluster = (int)kernel->stage.cluster,
+        .registers = image->registers,
+        .local_bytes = image->local_bytes,
+        .shared_bytes = (image->shared_bytes > 0 ? image->shared_bytes : 0) + (int)kernel->stage.dynamic_shared,
+        .origin = kernel->stage.origin,
+        .compile_ms = (double)image->compile_us / 1000.0,
+    };
+    qn_copy_sized(info, &full, sizeof full);
+    return QUERN_OK;
+}
+
+quern_status quern_kernel_image(const quern_kernel *kernel, quern_image *image)
+{
+    if (!kernel || !image) return qn_fail(QUERN_MISSING_ARGUMENT, "%s is NULL", !kernel ? "kernel" : "image");
+    const qn_image *from = &kernel->stage.entry->image;
+    quern_image full = {
+        .size = sizeof full,
+        .bytes = from->bytes.bytes,
+        .byte_count = from->bytes.length,
+        .entry = from->entry,
+        .threads = (int)kernel->stage.threads,
+        .cluster = (int)kernel->stage.cluster,
+        .dynamic_shared_bytes = (int)kernel->stage.dynamic_shared,
+        .parameter_bytes = kernel->parameter_bytes,
+    };
+    qn_copy_sized(image, &full, sizeof full);
+    return QUERN_OK;
+}
+
+// ---- launch
 
 static quern_status check_grid(const quern_kernel *kernel, const uint32_t grid[3])
 {
@@ -158,28 +304,68 @@ static quern_status check_grid(const quern_kernel *kernel, const uint32_t grid[3
     return QUERN_OK;
 }
 
-quern_status quern_launch_packed(const quern_kernel *kernel, const uint32_t grid[3], const void *parameters,
+static quern_status take_threads(const quern_kernel *kernel, const uint32_t given[3], CUlaunchConfig *config)
+{
+    uint32_t x = given[0], y = given[1], z = given[2], most = kernel->stage.threads;
+    if (!x && !y && !z) x = most, y = z = 1;
+    if (!x || !y || !z || x > MAX_THREADS_XY || y > MAX_THREADS_XY || z > MAX_THREADS_Z || x * y > most ||
+        x * y * z > most)
+        return qn_fail(QUERN_BAD_SIZE, "threads = %u × %u × %u: the kernel was prepared for at most %u", given[0],
+                       given[1], given[2], most);
+    config->blockDimX = x, config->blockDimY = y, config->blockDimZ = z;
+    return QUERN_OK;
+}
+
+static quern_status take_geometry(const quern_kernel *kernel, const quern_geometry *given, CUlaunchConfig *config)
+{
+    quern_geometry room = QUERN_GEOMETRY_INIT;
+    if (given->size != sizeof *given) {
+        QN_TRY(qn_take_sized("geometry", given, &room, sizeof room));
+        given = &room;
+    }
+    int shared = given->dynamic_shared_bytes, most = (int)kernel->stage.dynamic_shared;
+    QN_TRY(check_grid(kernel, given->grid));
+    QN_TRY(take_threads(kernel, given->threads, config));
+    if (shared < -1 || shared > most)
+        return qn_fail(QUERN_BAD_SIZE, "dynamic_shared_bytes = %d: the kernel was prepared for at most %d", shared,
+                       most);
+    config->gridDimX = given->grid[0], config->gridDimY = given->grid[1], config->gridDimZ = given->grid[2];
+    config->sharedMemBytes = (unsigned)(shared < 0 ? most : shared);
+    return QUERN_OK;
+}
+
+static CUresult launch(const quern_kernel *kernel, CUlaunchConfig *config, const void *parameters, CUstream stream)
+{
+    CUlaunchAttribute attribute;
+    size_t bytes = kernel->packed_bytes;
+    void *packed[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)(uintptr_t)parameters, // the driver copies them
+                      CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+    config->hStream = stream;
+    config->attrs = &attribute;
+    config->numAttrs = 0;
+    if (kernel->stage.cluster > 1) {
+        attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+        attribute.value.clusterDim.x = kernel->stage.cluster;
+        attribute.value.clusterDim.y = attribute.value.clusterDim.z = 1;
+        config->numAttrs = 1;
+    }
+    return kernel->driver->cuLaunchKernelEx(config, kernel->stage.function, NULL, bytes ? packed : NULL);
+}
+
+quern_status quern_launch_packed(const quern_kernel *kernel, const quern_geometry *geometry, const void *parameters,
                                  size_t parameter_bytes, struct CUstream_st *stream)
 {
-    if (!kernel || !grid) return qn_fail(QUERN_MISSING_ARGUMENT, "%s is NULL", !kernel ? "kernel" : "grid");
+    CUlaunchConfig config;
+    if (!kernel || !geometry) return qn_fail(QUERN_MISSING_ARGUMENT, "%s is NULL", !kernel ? "kernel" : "geometry");
     if (parameter_bytes != kernel->parameter_bytes)
         return qn_fail(QUERN_BAD_SIZE, "parameter_bytes = %zu: the kernel was prepared for %zu", parameter_bytes,
                        kernel->parameter_bytes);
     if (parameter_bytes && !parameters) return qn_fail(QUERN_MISSING_ARGUMENT, "parameters is NULL");
-    QN_TRY(check_grid(kernel, grid));
-    void *list = parameter_bytes ? (void *)(uintptr_t)parameters : NULL; // the driver copies, and does not write
-    CUresult result = qn_launch_kernel(kernel->driver, &kernel->stage, grid, list, stream);
+    QN_TRY(take_geometry(kernel, geometry, &config));
+    CUresult result = launch(kernel, &config, parameters, stream);
     if (result == CUDA_SUCCESS) return QUERN_OK;
     qn_driver_fail(kernel->driver, QUERN_LAUNCH_FAILED, "cuLaunchKernelEx", result);
-    return qn_fail_in(QUERN_LAUNCH_FAILED, "%s, grid %u×%u×%u", kernel->stage.entry->image.entry, grid[0], grid[1],
-                      grid[2]);
-}
-
-void quern_kernel_release(quern_kernel *kernel)
-{
-    if (!kernel) return;
-    quern *q = kernel->q;
-    qn_unload(q, (qn_entry *)kernel->stage.entry);
-    free(kernel);
-    qn_quern_release(q);
+    return qn_fail_in(QUERN_LAUNCH_FAILED, "%s, grid %u×%u×%u, threads %u×%u×%u, %u bytes of shared memory",
+                      kernel->stage.entry->image.entry, config.gridDimX, config.gridDimY, config.gridDimZ,
+                      config.blockDimX, config.blockDimY, config.blockDimZ, config.sharedMemBytes);
 }

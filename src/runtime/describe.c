@@ -95,5 +95,6 @@ size_t quern_op_variant_for(const quern_op *op, const void *sizes)
     qn_any_sizes full;
     if (!op || !sizes) return 0;
     qn_sizes_take(op->family, sizes, &full);
-    return op->of_bucket[op->family->bucket_of(&full)];
+    unsigned variant = op->of_bucket[op->family->bucket_of(&full)];
+    return variant == QN_NO_VARIANT ? op->variant_count : variant;
 }

@@ -192,6 +192,7 @@ static quern_status poll_lock(quern *q, int fd, off_t offset, const char *what, 
 quern_status qn_lock_take(quern *q, qn_process *process, const qn_hash *hash, const char *what, qn_lock *lock)
 {
     *lock = (qn_lock){.fd = -1, .slot = -1};
+    if (!atomic_load_explicit(&process->is_open[q->sealed_count], memory_order_acquire)) return QUERN_OK;
     if (!process->lock_file || atomic_load(&process->put_fails)) return QUERN_OK;
     struct stat info;
     int fd = open_lock_file(process, &info);

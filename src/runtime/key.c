@@ -11,28 +11,52 @@ quern_status qn_kernel_source(quern *q, const qn_kernel_plan *plan, const qn_arc
     return qn_source_write(plan, arch->cc, arch->suffix, q->template_dir, q->line_info, source);
 }
 
-// No include path, no fused multiply-add but where the text says so: results are the text's alone.
-void qn_compile_options(const quern *q, const qn_arch *arch, qn_options *options)
+// Quern's own kernels: no include path, no fused multiply-add but where the text says so, so that results are the text's
+// alone. A caller's source has NVRTC's defaults and the caller's options.
+void qn_compile_options(const quern *q, const qn_arch *arch, const qn_extras *extras, qn_options *options)
 {
     size_t n = 0;
     snprintf(options->arch, sizeof options->arch, "--gpu-architecture=%s", arch->name);
     options->item[n++] = options->arch;
-    options->item[n++] = "--std=c++17";
-    options->item[n++] = "--fmad=false";
+    if (!extras) {
+        options->item[n++] = "--std=c++17";
+        options->item[n++] = "--fmad=false";
+    }
     if (q->line_info) options->item[n++] = "-lineinfo";
+    for (size_t i = 0; extras && i < extras->option_count && n < QN_MAX_OPTIONS; i++) {
+        const char *option = extras->options[i];
+        bool is_line_info = !strcmp(option, "-lineinfo") || !strcmp(option, "--generate-line-info");
+        if (!is_line_info || !q->line_info) options->item[n++] = option; // NVRTC takes it once
+    }
     options->count = n;
 }
 
-quern_status qn_kernel_key(quern *q, const char *source, const char *entry, const qn_arch *arch, qn_text *key)
+static quern_status put_key(const quern *q, const char *source, const char *entry, const qn_arch *arch,
+                            const qn_extras *extras, qn_text *key)
 {
     qn_options options;
-    qn_compile_options(q, arch, &options);
+    qn_compile_options(q, arch, extras, &options);
     qn_key_put_int(key, QN_KEY_TAG_VERSION, QN_KEY_VERSION);
     qn_key_put_int(key, QN_KEY_TAG_GENERATOR, QN_GENERATOR_VERSION);
     qn_key_put_string(key, QN_KEY_TAG_ARCH, arch->name);
     qn_key_put_int(key, QN_KEY_TAG_KIND, QN_KIND_CUBIN);
     qn_key_put_string(key, QN_KEY_TAG_ENTRY, entry);
     for (size_t i = 0; i < options.count; i++) qn_key_put_string(key, QN_KEY_TAG_OPTION, options.item[i]);
+    for (size_t i = 0; extras && i < extras->header_count; i++) {
+        qn_key_put_string(key, QN_KEY_TAG_HEADER, extras->header_names[i]);
+        qn_key_put_string(key, QN_KEY_TAG_HEADER_TEXT, extras->header_texts[i]);
+    }
+    if (extras && extras->digest_bytes) qn_key_put_bytes(key, QN_KEY_TAG_DIGEST, extras->digest, extras->digest_bytes);
     qn_key_put_string(key, QN_KEY_TAG_SOURCE, source);
     return qn_text_check(key);
+}
+
+quern_status qn_work_key(const quern *q, const qn_work *work, qn_text *key)
+{
+    return put_key(q, qn_text_string(&work->source), work->entry_name, work->arch, work->extras, key);
+}
+
+quern_status qn_kernel_key(quern *q, const char *source, const char *entry, const qn_arch *arch, qn_text *key)
+{
+    return put_key(q, source, entry, arch, NULL, key);
 }

@@ -2,6 +2,7 @@
 // The launch path: arguments → variant by sizes → one driver call a stage. Called by users thousands of times a second.
 //   (1) No allocation, no lock, no system call, no loading, nothing zeroed that is not read.
 //   (2) Everything is checked before the first driver call: a failed check leaves the outputs as they were.
+#include <stdio.h>
 #include <string.h>
 
 #include "runtime/private.h"
@@ -41,25 +42,38 @@ static quern_status check_workspace(const qn_family *family, const quern_args *a
     return QUERN_OK;
 }
 
+static quern_status not_prepared(const quern_op *op, size_t bucket)
+{
+    char name[96] = "";
+    op->family->bucket_name(bucket, name, sizeof name);
+    return qn_fail(QUERN_BAD_SIZE, "these sizes (%s) are outside the range that the op was prepared for: %s%s", name,
+                   op->variant[0].sizes_text, op->variant_count > 1 ? ", …" : "");
+}
+
 // ---- the driver call
 
 CUresult qn_launch_kernel(const qn_driver *driver, const qn_stage *stage, const uint32_t grid[3], void *parameters,
                           CUstream stream)
 {
-    CUlaunchAttribute attribute;
+    CUlaunchAttribute attribute[2];
     CUlaunchConfig config;
     void *list[1] = {parameters};
     config.gridDimX = grid[0], config.gridDimY = grid[1], config.gridDimZ = grid[2];
     config.blockDimX = stage->threads, config.blockDimY = 1, config.blockDimZ = 1;
     config.sharedMemBytes = stage->dynamic_shared;
     config.hStream = stream;
-    config.attrs = &attribute;
+    config.attrs = attribute;
     config.numAttrs = 0;
     if (stage->cluster > 1) {
-        attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-        attribute.value.clusterDim.x = stage->cluster;
-        attribute.value.clusterDim.y = attribute.value.clusterDim.z = 1;
-        config.numAttrs = 1;
+        CUlaunchAttribute *cluster = &attribute[config.numAttrs++];
+        cluster->id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+        cluster->value.clusterDim.x = stage->cluster;
+        cluster->value.clusterDim.y = cluster->value.clusterDim.z = 1;
+    }
+    if (stage->overlaps) {
+        CUlaunchAttribute *overlaps = &attribute[config.numAttrs++];
+        overlaps->id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        overlaps->value.programmaticStreamSerializationAllowed = 1;
     }
     return driver->cuLaunchKernelEx(&config, stage->function, parameters ? list : NULL, NULL);
 }
@@ -87,6 +101,27 @@ static quern_status launch_stage(const quern_op *op, const qn_op_variant *varian
     return launch_failed(op, stage, index, launch.grid, result);
 }
 
+// A line a launch, for whoever asked for them: what ran, at which sizes.
+__attribute__((noinline, cold)) static void log_launch(const quern_op *op, const qn_op_variant *variant,
+                                                       const qn_any_sizes *sizes)
+{
+    char spec[512], words[256] = "";
+    size_t used = 0;
+    qn_message_mark mark;
+    qn_message_save(&mark);
+    for (size_t i = 0; i < op->family->size_count && used < sizeof words; i++) {
+        int64_t value;
+        memcpy(&value, sizes->bytes + op->family->sizes[i].offset, sizeof value);
+        int wrote =
+            snprintf(words + used, sizeof words - used, "%s=%lld ", op->family->sizes[i].name, (long long)value);
+        used += wrote > 0 ? (size_t)wrote : 0;
+    }
+    if (quern_spec_format(&op->spec.base, spec, sizeof spec) == QUERN_OK)
+        qn_log_line(&op->q->log, "launch", QUERN_LOG_DEBUG, "run arch=%s variant=%zu config=\"%s\" %sspec=\"%s\"",
+                    op->arch->name, (size_t)(variant - op->variant), variant->config_text, words, spec);
+    qn_message_restore(&mark);
+}
+
 quern_status quern_launch_args(const quern_op *op, const quern_args *given, struct CUstream_st *stream)
 {
     if (!op || !given) return qn_fail(QUERN_MISSING_ARGUMENT, "%s is NULL", !op ? "op" : "args");
@@ -102,10 +137,13 @@ quern_status quern_launch_args(const quern_op *op, const quern_args *given, stru
     QN_TRY(family->check_args(spec, args, &is_empty));
     if (is_empty) return QUERN_OK;
     family->sizes_of(args, &sizes);
-    const qn_op_variant *variant = &op->variant[op->of_bucket[family->bucket_of(&sizes)]];
+    size_t bucket = family->bucket_of(&sizes);
+    if (__builtin_expect(op->of_bucket[bucket] == QN_NO_VARIANT, 0)) return not_prepared(op, bucket);
+    const qn_op_variant *variant = &op->variant[op->of_bucket[bucket]];
     size_t needed = family->workspace ? family->workspace(spec, &variant->config, &sizes) : 0;
     if (needed) QN_TRY(check_workspace(family, args, needed));
     for (size_t s = 0; s < variant->plan.stage_count; s++) QN_TRY(launch_stage(op, variant, s, args, stream));
+    if (__builtin_expect(op->log_launch, 0)) log_launch(op, variant, &sizes);
     return QUERN_OK;
 }
 

@@ -73,6 +73,7 @@ quern_status qn_device_read(const qn_driver *driver, CUdevice handle, qn_device 
     device->handle = handle;
     device->cc = major * 10 + minor;
     device->limits.sm_count = sm_count;
+    device->limits.driver = driver;
     snprintf(device->name, sizeof device->name, "device %d (%s, compute capability %d.%d)", (int)handle, name, major,
              minor);
     device->target_count = qn_arch_targets(device->cc, device->targets);
@@ -202,8 +203,14 @@ quern_status qn_load(quern *q, const qn_driver *driver, CUdevice device, qn_work
     if (!process) return QUERN_OUT_OF_MEMORY;
     for (bool is_second = false;; is_second = true) {
         attempt a = {0};
-        if (try_load(process, driver, device, work->entry, shape, &a)) {
+        qn_nvtx_push(q->nvtx, "quern:load ", work->entry_name);
+        bool loaded = try_load(process, driver, device, work->entry, shape, &a);
+        qn_nvtx_pop(q->nvtx);
+        if (loaded) {
             *kernel = work->entry->kernel;
+            qn_log_line(&q->log, "load", QUERN_LOG_DEBUG, "loaded device=%d arch=%s kernel=%s bytes=%zu spec=\"%s\"",
+                        (int)device, work->arch->name, work->entry_name, work->entry->image.bytes.length,
+                        work->spec_text);
             return QUERN_OK;
         }
         qn_driver_fail(driver, QUERN_LOAD_FAILED, a.call, a.result);
@@ -243,8 +250,9 @@ void qn_entry_unload_all(quern *q)
 {
     const qn_driver *driver = atomic_load_explicit(&q->driver, memory_order_acquire);
     if (!driver) return;
-    for (qn_entry *entry = atomic_load(&q->entries); entry; entry = entry->next) {
-        entry->uses = 0;
-        unload_relaxed(driver, entry);
-    }
+    for (size_t i = 0; i < QN_MEMORY_LISTS; i++)
+        for (qn_entry *entry = atomic_load(&q->entries[i]); entry; entry = entry->next) {
+            entry->uses = 0;
+            unload_relaxed(driver, entry);
+        }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images in memory: a list that only grows, newest first. Readers take no lock; an entry lives as long as the quern.
+// Images in memory: lists that only grow, newest first, one for each value of a hash's first bits. Readers take no lock;
+// an entry lives as long as the quern.
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,14 +19,20 @@ static qn_entry *find_until(qn_entry *from, const qn_entry *end, const qn_hash *
     return NULL;
 }
 
+_Atomic(qn_entry *) *qn_memory_list(quern *q, const qn_hash *hash)
+{
+    return &q->entries[(hash->bytes[0] | hash->bytes[1] << 8) % QN_MEMORY_LISTS];
+}
+
 qn_entry *qn_memory_find(quern *q, const qn_hash *hash, const qn_text *key)
 {
-    return find_until(atomic_load_explicit(&q->entries, memory_order_acquire), NULL, hash, key);
+    return find_until(atomic_load_explicit(qn_memory_list(q, hash), memory_order_acquire), NULL, hash, key);
 }
 
 qn_entry *qn_memory_publish(quern *q, qn_entry *entry)
 {
-    qn_entry *head = atomic_load_explicit(&q->entries, memory_order_acquire), *seen = NULL;
+    _Atomic(qn_entry *) *list = qn_memory_list(q, &entry->hash);
+    qn_entry *head = atomic_load_explicit(list, memory_order_acquire), *seen = NULL;
     do {
         qn_entry *present = find_until(head, seen, &entry->hash, &entry->key);
         if (present) {
@@ -33,8 +40,7 @@ qn_entry *qn_memory_publish(quern *q, qn_entry *entry)
             return present;
         }
         entry->next = seen = head;
-    } while (
-        !atomic_compare_exchange_weak_explicit(&q->entries, &head, entry, memory_order_acq_rel, memory_order_acquire));
+    } while (!atomic_compare_exchange_weak_explicit(list, &head, entry, memory_order_acq_rel, memory_order_acquire));
     return entry;
 }
 

@@ -3,6 +3,7 @@
 //   (1) Failures are not remembered: the next call tries again.
 //   (2) One compile a key, in this process and, where the store allows it, among processes (flight.c).
 //   (3) What a store does wrong is never this function's failure (stores.c).
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +15,8 @@ static quern_status finish_init(quern *q, qn_work *work, const char *entry, cons
 {
     work->arch = arch;
     work->spec_text = spec_text;
-    strncpy(work->entry_name, entry, sizeof work->entry_name - 1);
-    QN_TRY(qn_kernel_key(q, qn_text_string(&work->source), entry, arch, &work->key));
+    snprintf(work->entry_name, sizeof work->entry_name, "%s", entry);
+    QN_TRY(qn_work_key(q, work, &work->key));
     work->hash = qn_hash_bytes(work->key.bytes, work->key.length);
     return QUERN_OK;
 }
@@ -28,10 +29,11 @@ quern_status qn_work_init(quern *q, qn_work *work, const qn_kernel_plan *plan, c
     return finish_init(q, work, plan->entry, arch, spec_text);
 }
 
-quern_status qn_work_init_source(quern *q, qn_work *work, const char *source, const char *entry, const qn_arch *arch,
-                                 const char *spec_text)
+quern_status qn_work_init_source(quern *q, qn_work *work, const char *source, const char *entry,
+                                 const qn_extras *extras, const qn_arch *arch, const char *spec_text)
 {
     memset(work, 0, sizeof *work);
+    work->extras = extras;
     qn_text_puts(&work->source, source);
     QN_TRY(qn_text_check(&work->source));
     return finish_init(q, work, entry, arch, spec_text);
@@ -50,7 +52,7 @@ quern_status qn_work_would_compile(quern *q, const qn_work *work)
     qn_text options_text = QN_TEXT_INIT;
     qn_options options;
     qn_hash_hex(&work->hash, hex);
-    qn_compile_options(q, work->arch, &options);
+    qn_compile_options(q, work->arch, work->extras, &options);
     for (size_t i = 0; i < options.count; i++) qn_text_putf(&options_text, "%s%s", i ? " " : "", options.item[i]);
     quern_status status = qn_fail(
         QUERN_WOULD_COMPILE,
@@ -59,6 +61,33 @@ quern_status qn_work_would_compile(quern *q, const qn_work *work)
         work->arch->name, work->entry_name, work->spec_text, QN_GENERATOR_VERSION, qn_text_string(&options_text), hex);
     qn_text_fini(&options_text);
     return status;
+}
+
+// ---- misses
+
+typedef struct miss_reason {
+    const char *word;
+    _Atomic uint64_t *counter;
+} miss_reason;
+
+static miss_reason reason_of(quern *q, const qn_process *process, const qn_work *work)
+{
+    if (work->was_refused) return (miss_reason){"refused", &q->tally.miss_refused};
+    if (work->saw_damaged) return (miss_reason){"damaged", &q->tally.miss_damaged};
+    if (work->saw_failure) return (miss_reason){"failed", &q->tally.miss_failed};
+    if (!process->is_open[q->sealed_count] && !q->sealed_count)
+        return (miss_reason){"no_store", &q->tally.miss_no_store};
+    return (miss_reason){"absent", &q->tally.miss_absent};
+}
+
+void qn_work_missed(quern *q, const qn_process *process, const qn_work *work)
+{
+    miss_reason reason = reason_of(q, process, work);
+    QN_TALLY(q, miss, 1);
+    atomic_fetch_add_explicit(reason.counter, 1, memory_order_relaxed);
+    if (q->mode == QUERN_MODE_STRICT) QN_TALLY(q, would_compile, 1);
+    qn_log_line(&q->log, "cache", QUERN_LOG_INFO, "miss reason=%s arch=%s kernel=%s spec=\"%s\"", reason.word,
+                work->arch->name, work->entry_name, work->spec_text);
 }
 
 // ---- tiers without a compile
@@ -81,8 +110,11 @@ static quern_status take_from_stores(quern *q, qn_process *process, qn_work *wor
         QN_TALLY(q, hit_sealed, 1);
     else
         QN_TALLY(q, hit_user, 1);
-    qn_log_line(&q->log, "cache", QUERN_LOG_INFO, "%s %s %s (%s)", is_sealed ? "sealed" : "user", work->arch->name,
-                work->entry_name, work->spec_text);
+    QN_TALLY(q, bytes_found, work->entry->image.bytes.length);
+    qn_log_line(&q->log, "cache", QUERN_LOG_INFO, "hit tier=%s arch=%s kernel=%s bytes=%zu spec=\"%s\"",
+                is_sealed ? "sealed" : "user", work->arch->name, work->entry_name, work->entry->image.bytes.length,
+                work->spec_text);
+    qn_work_dump(q, work, NULL);
     return QUERN_OK;
 }
 
@@ -119,32 +151,76 @@ static qn_entry *entry_of(const qn_work *work, const qn_nvrtc *nvrtc, qn_compile
     return NULL;
 }
 
-static quern_status compile(quern *q, qn_process *process, qn_work *work)
+// The name of a caller's text is absolute and of no folder that exists: a quoted include is looked for beside it, and
+// line information has no current directory in it.
+static quern_status run_compiler(quern *q, const qn_nvrtc *nvrtc, const qn_work *work, qn_compiled *compiled)
 {
-    const qn_nvrtc *nvrtc;
     qn_options options;
-    qn_compiled compiled = {0};
-    QN_TRY(qn_nvrtc_load(q->nvrtc_file, q->ignore_environment, &nvrtc));
-    if (!qn_nvrtc_has_arch(nvrtc, work->arch)) return qn_lacks_arch(nvrtc, work->spec_text, &work->arch, 1);
-    qn_compile_options(q, work->arch, &options);
-    qn_compile request = {work->source.bytes,    work->entry_name, options.item,  options.count,
-                          q->compile_timeout_ms, q->cancel,        q->cancel_user};
-    quern_status status = qn_nvrtc_compile(nvrtc, &request, &compiled);
-    if (status != QUERN_OK) return qn_fail_in(status, "spec \"%s\" for %s", work->spec_text, work->arch->name);
-    int64_t compile_us = compiled.compile_us;
-    qn_entry *entry = entry_of(work, nvrtc, &compiled);
-    qn_compiled_fini(&compiled);
-    if (!entry) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: keeping the image of %s", work->entry_name);
+    char name[QN_MAX_ENTRY + 32];
+    const qn_extras *extras = work->extras;
+    qn_compile_options(q, work->arch, extras, &options);
+    snprintf(name, sizeof name, extras ? QN_SOURCE_ROOT "%s.cu" : "%s", work->entry_name);
+    qn_compile request = {.source = work->source.bytes,
+                          .name = name,
+                          .entry = work->entry_name,
+                          .options = options.item,
+                          .option_count = options.count,
+                          .timeout_ms = q->compile_timeout_ms,
+                          .cancel = q->cancel,
+                          .cancel_user = q->cancel_user};
+    if (extras) {
+        request.header_names = extras->header_names, request.header_texts = extras->header_texts;
+        request.header_count = extras->header_count;
+    }
+    qn_nvtx_push(q->nvtx, "quern:compile ", work->spec_text);
+    quern_status status = qn_nvrtc_compile(nvrtc, &request, compiled);
+    qn_nvtx_pop(q->nvtx);
+    return status;
+}
+
+static quern_status compile_failed(quern *q, const qn_work *work, quern_status status)
+{
+    QN_TALLY(q, compile_failed, 1);
+    qn_fail_in(status, "spec \"%s\" for %s", work->spec_text, work->arch->name);
+    qn_work_dump(q, work, quern_message());
+    qn_log_line(&q->log, "compile", QUERN_LOG_INFO, "failed status=%s arch=%s kernel=%s spec=\"%s\"",
+                quern_status_name(status), work->arch->name, work->entry_name, work->spec_text);
+    return status;
+}
+
+static void keep(quern *q, qn_process *process, qn_work *work, qn_entry *entry, const char *compiler_log)
+{
+    int64_t us = entry->image.compile_us;
+    size_t bytes = entry->image.bytes.length;
     QN_TALLY(q, compiled, 1);
-    QN_TALLY(q, compile_us, compile_us);
+    QN_TALLY(q, compile_us, us);
+    QN_TALLY(q, bytes_compiled, bytes);
     work->compiled = true;
     work->origin = QUERN_ORIGIN_COMPILED;
     work->stored = qn_stores_put(q, process, work, entry);
+    if (work->stored) QN_TALLY(q, bytes_stored, bytes);
     work->entry = qn_memory_publish(q, entry);
-    qn_log_line(&q->log, "compile", QUERN_LOG_INFO, "compiled %lld.%03lld ms %s %s (%s)",
-                (long long)(compile_us / 1000), (long long)(compile_us % 1000), work->arch->name, work->entry_name,
-                work->spec_text);
-    return QUERN_OK;
+    qn_log_line(&q->log, "compile", QUERN_LOG_INFO,
+                "compiled ms=%lld.%03lld arch=%s kernel=%s bytes=%zu stored=%d spec=\"%s\"", (long long)(us / 1000),
+                (long long)(us % 1000), work->arch->name, work->entry_name, bytes, work->stored, work->spec_text);
+    qn_work_dump(q, work, compiler_log);
+}
+
+static quern_status compile(quern *q, qn_process *process, qn_work *work)
+{
+    const qn_nvrtc *nvrtc;
+    qn_compiled compiled = {0};
+    QN_TRY(qn_nvrtc_load(q->nvrtc_file, q->ignore_environment, &nvrtc));
+    if (!qn_nvrtc_has_arch(nvrtc, work->arch)) return qn_lacks_arch(nvrtc, work->spec_text, &work->arch, 1);
+    quern_status status = run_compiler(q, nvrtc, work, &compiled);
+    if (status != QUERN_OK) return compile_failed(q, work, status);
+    qn_entry *entry = entry_of(work, nvrtc, &compiled);
+    if (entry)
+        keep(q, process, work, entry, qn_text_string(&compiled.log));
+    else
+        status = qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: keeping the image of %s", work->entry_name);
+    qn_compiled_fini(&compiled);
+    return status;
 }
 
 // ---- all of it, as the one thread that works on this key
@@ -175,7 +251,7 @@ static quern_status lead(quern *q, qn_process *process, qn_work *work, const qn_
     if (take_from_memory(q, work)) return QUERN_OK;
     quern_status status = find_good(q, process, work, refused, &failed);
     if (status != QUERN_NOT_FOUND) return status;
-    QN_TALLY(q, miss, 1);
+    qn_work_missed(q, process, work);
     if (q->mode == QUERN_MODE_STRICT) return qn_work_would_compile(q, work);
     if (failed) return compile(q, process, work); // no use waiting for rows that cannot be read
     QN_TRY(qn_lock_take(q, process, &work->hash, work->entry_name, &lock));
@@ -211,6 +287,7 @@ quern_status qn_work_replace(quern *q, qn_work *work, const char *why)
     qn_entry *refused = work->entry;
     atomic_store(&refused->dropped, true);
     work->entry = NULL;
+    work->was_refused = true;
     qn_warn_once(q, QN_WARN_REFUSED, "load", "the stored image of %s (%s) is refused by the driver and made anew: %s",
                  work->entry_name, work->spec_text, why);
     return obtain(q, work, refused);

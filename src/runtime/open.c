@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // quern_open, quern_close and the counters. Reads options and environment once, opens nothing: databases, NVRTC and the
 // driver are opened by the first call that needs them.
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,7 +169,11 @@ static quern_status take_cache_file(quern *q, const quern_options *o)
     qn_text directory = QN_TEXT_INIT;
     qn_cache_directory(o->ignore_environment, &directory);
     quern_status status = QUERN_OK;
-    if (directory.length) {
+    if (directory.length >= PATH_MAX) {
+        qn_warn_once(q, QN_WARN_CACHE, "cache",
+                     "the cache directory's name is too long (%zu bytes): kernels are kept in memory",
+                     directory.length);
+    } else if (directory.length) {
         qn_text_puts(&directory, "/quern-v1.db");
         status = qn_text_check(&directory);
         if (status == QUERN_OK) status = take_path(directory.bytes, &q->cache_file);
@@ -180,10 +186,43 @@ static quern_status take_cache_file(quern *q, const quern_options *o)
     return status;
 }
 
+// Lines go to standard error, as they would without a file, when the file cannot be opened: that stops nobody's service.
+static void open_log_file(quern *q, const char *file)
+{
+    q->sink.fd = STDERR_FILENO;
+    if (!file || !*file) return;
+    int fd = open(file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd >= 0)
+        q->sink.fd = fd;
+    else
+        qn_log_line(&q->log, "dispatch", QUERN_LOG_WARNING, "log file '%s': %s: the log goes to standard error", file,
+                    strerror(errno));
+}
+
+static quern_status take_log(quern *q, const quern_options *o)
+{
+    bool ignore = o->ignore_environment;
+    const char *parts = o->log_parts ? o->log_parts : qn_environment("QUERN_LOG", ignore);
+    QN_TRY(qn_log_parse_parts(o->log_parts ? "options.log_parts" : "$QUERN_LOG", parts, &q->sink.parts));
+    q->log.sink = &q->sink;
+    q->log_launch = q->sink.parts & 1u << QN_LOG_launch;
+    if (q->sink.parts) open_log_file(q, o->log_file ? o->log_file : qn_environment("QUERN_LOG_FILE", ignore));
+    return QUERN_OK;
+}
+
+static quern_status take_line_info(quern *q, const quern_options *o)
+{
+    const char *text = qn_environment("QUERN_LINE_INFO", o->ignore_environment);
+    if (text && strcmp(text, "0") && strcmp(text, "1"))
+        return qn_fail(QUERN_BAD_ARGUMENT, "$QUERN_LINE_INFO = \"%s\": 0, 1 are allowed", text);
+    q->line_info = o->line_info || (text && *text == '1');
+    return QUERN_OK;
+}
+
 static quern_status take_options(quern *q, const quern_options *o)
 {
     bool ignore = q->ignore_environment = o->ignore_environment;
-    q->log = (qn_log){o->log, o->log_user};
+    q->log.write = o->log, q->log.user = o->log_user;
     q->cancel = o->cancel, q->cancel_user = o->cancel_user;
     q->toolchain = o->toolchain;
     q->busy_timeout_ms = o->busy_timeout_ms ? o->busy_timeout_ms : DEFAULT_BUSY_MS;
@@ -191,10 +230,14 @@ static quern_status take_options(quern *q, const quern_options *o)
     q->compile_timeout_ms = o->compile_timeout_ms ? o->compile_timeout_ms : DEFAULT_COMPILE_MS;
     q->compile_threads = o->compile_threads;
     q->cap_bytes = o->cache_cap_bytes ? o->cache_cap_bytes : DEFAULT_CAP_BYTES;
-    q->line_info = o->line_info, q->allow_network_fs = o->allow_network_fs;
+    q->allow_network_fs = o->allow_network_fs;
+    q->nvtx = qn_nvtx_load(qn_environment("NVTX_INJECTION64_PATH", ignore));
+    QN_TRY(take_log(q, o));
+    QN_TRY(take_line_info(q, o));
     QN_TRY(take_modes(q, o));
     QN_TRY(take_library(o->nvrtc_file, "QUERN_NVRTC", ignore, &q->nvrtc_file));
     QN_TRY(take_library(o->driver_file, NULL, ignore, &q->driver_file));
+    QN_TRY(take_path(o->dump_dir ? o->dump_dir : qn_environment("QUERN_DUMP", ignore), &q->dump_dir));
     QN_TRY(take_path(o->template_dir ? o->template_dir : qn_environment("QUERN_TEMPLATES", ignore), &q->template_dir));
     if (q->mode == QUERN_MODE_OFF) return QUERN_OK;
     QN_TRY(take_sealed(q, o->sealed_files ? o->sealed_files : qn_environment("QUERN_SEALED", ignore)));
@@ -209,6 +252,8 @@ static void free_settings(quern *q)
 {
     free(q->cache_file);
     for (size_t i = 0; i < q->sealed_count; i++) free(q->sealed[i]);
+    if (q->sink.fd > STDERR_FILENO) close(q->sink.fd);
+    free(q->dump_dir);
     free(q->nvrtc_file);
     free(q->driver_file);
     free(q->template_dir);
@@ -224,6 +269,7 @@ quern_status quern_open(const quern_options *options, quern **out)
     quern *q = calloc(1, sizeof *q);
     if (!q) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: quern_open needs %zu bytes", sizeof *q);
     atomic_init(&q->references, 1);
+    q->sink.fd = -1;
     quern_status status = take_options(q, &full);
     if (status != QUERN_OK) {
         free_settings(q);
@@ -255,10 +301,11 @@ void qn_quern_release(quern *q)
     if (process && process->pid == getpid()) qn_entry_unload_all(q);
     qn_table_fini(&q->aliases, keep_op);
     qn_table_fini(&q->table, free_op);
-    for (qn_entry *entry = atomic_load(&q->entries), *next; entry; entry = next) {
-        next = entry->next;
-        qn_entry_free(entry);
-    }
+    for (size_t i = 0; i < QN_MEMORY_LISTS; i++)
+        for (qn_entry *entry = atomic_load(&q->entries[i]), *next; entry; entry = next) {
+            next = entry->next;
+            qn_entry_free(entry);
+        }
     if (process) qn_process_free(q, process);
     free_settings(q);
 }
@@ -279,8 +326,8 @@ const qn_log *qn_quern_log(const quern *q)
 
 void qn_warn_once(quern *q, qn_warning kind, const char *part, const char *format, ...)
 {
-    if (!q->log.write) return;
-    char text[1024];
+    if (!qn_log_wants(&q->log, part)) return;
+    char text[QN_MESSAGE_BYTES];
     va_list list;
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
@@ -294,9 +341,11 @@ void quern_get_counters(const quern *q, quern_counters *counters)
     if (!q || !counters) return;
 #define COUNT(name) atomic_load_explicit(&q->tally.name, memory_order_relaxed)
     quern_counters now = {
-        sizeof now,      COUNT(hit_table),    COUNT(hit_memory),      COUNT(hit_sealed), COUNT(hit_user),
-        COUNT(miss),     COUNT(compiled),     COUNT(compile_us),      COUNT(put_failed), COUNT(get_failed),
-        COUNT(bad_rows), COUNT(flight_waits), COUNT(flight_timeouts),
+        sizeof now,         COUNT(hit_table),      COUNT(hit_memory),      COUNT(hit_sealed),    COUNT(hit_user),
+        COUNT(miss),        COUNT(compiled),       COUNT(compile_us),      COUNT(put_failed),    COUNT(get_failed),
+        COUNT(bad_rows),    COUNT(flight_waits),   COUNT(flight_timeouts), COUNT(miss_absent),   COUNT(miss_damaged),
+        COUNT(miss_failed), COUNT(miss_refused),   COUNT(miss_no_store),   COUNT(would_compile), COUNT(compile_failed),
+        COUNT(bytes_found), COUNT(bytes_compiled), COUNT(bytes_stored),
     };
 #undef COUNT
     qn_copy_sized(counters, &now, sizeof now);

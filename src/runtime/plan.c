@@ -40,6 +40,10 @@ quern_status qn_variants_plan_view(const qn_tuned_view *view, const qn_family *f
     memset(variants->of_bucket, 0, sizeof variants->of_bucket);
     for (size_t bucket = 0; bucket < family->bucket_count; bucket++) {
         qn_config config;
+        if (view->buckets && !(view->buckets >> bucket & 1)) {
+            variants->of_bucket[bucket] = QN_NO_VARIANT;
+            continue;
+        }
         qn_tuned_level level = qn_tuned_choose(view, family, spec, arch, bucket, &config);
         quern_status status = add_bucket(family, spec, arch, bucket, &config, qn_tuned_word(level), variants);
         if (status == QUERN_OK) continue;
@@ -67,4 +71,49 @@ quern_status qn_variants_plan(quern *q, const qn_family *family, const quern_spe
                               qn_variants *variants)
 {
     return qn_variants_plan_for(q, family, spec, arch, NULL, variants);
+}
+
+// ---- ranges of sizes
+
+static int64_t size_at(const qn_any_sizes *sizes, const qn_field *size)
+{
+    int64_t value;
+    memcpy(&value, sizes->bytes + size->offset, sizeof value);
+    return value;
+}
+
+// The sizes that stand for a bucket, brought into the range. A bucket is a range of each size, so if it has anything in
+// common with the range, these sizes are in both.
+static void clamp_into(const qn_family *family, const qn_any_sizes *from, const qn_any_sizes *to, qn_any_sizes *sizes)
+{
+    for (size_t i = 0; i < family->size_count; i++) {
+        const qn_field *size = &family->sizes[i];
+        int64_t value = size_at(sizes, size), low = size_at(from, size), high = size_at(to, size);
+        if (value < low) value = low;
+        if (value > high) value = high;
+        memcpy(sizes->bytes + size->offset, &value, sizeof value);
+    }
+}
+
+quern_status qn_range_buckets(const qn_family *family, const qn_range *range, uint32_t *buckets)
+{
+    qn_any_sizes from, to, sizes;
+    uint32_t all = family->bucket_count < 32 ? (1u << family->bucket_count) - 1 : UINT32_MAX;
+    qn_sizes_take(family, range->from, &from);
+    qn_sizes_take(family, range->to, &to);
+    for (size_t i = 0; i < family->size_count; i++) {
+        const qn_field *size = &family->sizes[i];
+        if (size_at(&from, size) > size_at(&to, size))
+            return qn_fail(QUERN_BAD_SIZE, "the range of sizes: %s goes from %lld to %lld", size->name,
+                           (long long)size_at(&from, size), (long long)size_at(&to, size));
+    }
+    uint32_t found = 1u << family->bucket_of(&from) | 1u << family->bucket_of(&to);
+    for (size_t bucket = 0; bucket < family->bucket_count; bucket++) {
+        memset(&sizes, 0, sizeof sizes);
+        family->bucket_sizes(bucket, &sizes);
+        clamp_into(family, &from, &to, &sizes);
+        found |= 1u << family->bucket_of(&sizes);
+    }
+    *buckets = found == all ? 0 : found;
+    return QUERN_OK;
 }

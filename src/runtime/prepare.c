@@ -25,6 +25,7 @@ typedef struct request {
     qn_fingerprint fingerprint;
     qn_tuned tuned;        // read once: every plan of this request is made from it
     bool own;              // the library's own choice only
+    uint32_t buckets;      // of the sizes; 0: all
     qn_variants *variants; // of the target last made
 } request;
 
@@ -47,7 +48,7 @@ static quern_status plan(const request *r, const qn_arch *arch)
 {
     if (r->config) return plan_given(r, arch);
     const qn_tune_device device = qn_fingerprint_device(&r->fingerprint);
-    const qn_tuned_view view = {.tuned = &r->tuned, .device = &device, .own = r->own};
+    const qn_tuned_view view = {.tuned = &r->tuned, .device = &device, .own = r->own, .buckets = r->buckets};
     return qn_variants_plan_view(&view, r->family, &r->spec->base, arch, r->variants);
 }
 
@@ -82,6 +83,7 @@ static quern_op *op_new(const request *r, const qn_arch *arch)
     op->spec = *r->spec;
     op->spec.base.family = r->family->name; // the caller's string may go away
     op->limits = r->device.limits;
+    op->log_launch = r->q->log_launch;
     op->in_table = !r->config;
     atomic_init(&op->references, 1);
     memcpy(op->of_bucket, variants->of_bucket, sizeof op->of_bucket);
@@ -117,6 +119,7 @@ static quern_status load_stage(const request *r, qn_work *work, const qn_kernel_
     stage->threads = (unsigned)plan->threads;
     stage->cluster = plan->cluster > 1 ? (unsigned)plan->cluster : 1;
     stage->dynamic_shared = (unsigned)plan->dynamic_shared;
+    stage->overlaps = plan->overlaps;
     return QUERN_OK;
 }
 
@@ -131,15 +134,14 @@ static quern_status load_stages(const request *r, const qn_batch *batch, quern_o
 
 static void log_ready(const request *r, const quern_op *op, const qn_batch *batch, int64_t began_ms)
 {
-    if (!r->q->log.write) return;
+    if (!qn_log_wants(&r->q->log, "dispatch")) return;
     size_t from[4] = {0};
     for (size_t i = 0; i < batch->count; i++) from[batch->work[i].origin]++;
-    qn_log_line(
-        &r->q->log, "dispatch", QUERN_LOG_INFO,
-        "ready in %lld ms on device %d: %s %zu variants, kernels: %zu memory, %zu sealed, %zu user, %zu compiled (%s)",
-        (long long)(qn_now_ms() - began_ms), (int)r->device.handle, op->arch->name, op->variant_count,
-        from[QUERN_ORIGIN_MEMORY], from[QUERN_ORIGIN_SEALED], from[QUERN_ORIGIN_USER], from[QUERN_ORIGIN_COMPILED],
-        r->text);
+    qn_log_line(&r->q->log, "dispatch", QUERN_LOG_INFO,
+                "ready ms=%lld device=%d arch=%s variants=%zu memory=%zu sealed=%zu user=%zu compiled=%zu spec=\"%s\"",
+                (long long)(qn_now_ms() - began_ms), (int)r->device.handle, op->arch->name, op->variant_count,
+                from[QUERN_ORIGIN_MEMORY], from[QUERN_ORIGIN_SEALED], from[QUERN_ORIGIN_USER],
+                from[QUERN_ORIGIN_COMPILED], r->text);
 }
 
 static bool may_not_compile(quern_status status)
@@ -190,19 +192,23 @@ static quern_status build(request *r, quern_op **out)
 
 // Everything slow, after the look-up missed.
 static quern_status build_for(quern *q, const qn_family *family, const quern_any_spec *spec, const qn_driver *driver,
-                              CUdevice handle, const qn_config *config, quern_op **op)
+                              CUdevice handle, const qn_config *config, uint32_t buckets, quern_op **op)
 {
     request *r = calloc(1, sizeof *r);
     if (r) r->variants = malloc(sizeof *r->variants);
     quern_status status = r && r->variants ? QUERN_OK : qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: planning a spec");
     if (status == QUERN_OK) {
-        r->q = q, r->family = family, r->spec = spec, r->config = config, r->driver = driver;
+        r->q = q, r->family = family, r->spec = spec, r->config = config, r->driver = driver, r->buckets = buckets;
         status = quern_spec_format(&spec->base, r->text, sizeof r->text);
     }
     if (status == QUERN_OK) status = qn_device_read(driver, handle, &r->device);
     if (status == QUERN_OK && !config) status = qn_fingerprint_read(driver, handle, &r->fingerprint);
     if (status == QUERN_OK && !config) qn_tuned_read(q, r->text, &r->tuned);
-    if (status == QUERN_OK) status = build(r, op);
+    if (status == QUERN_OK) {
+        qn_nvtx_push(q->nvtx, "quern:prepare ", r->text);
+        status = build(r, op);
+        qn_nvtx_pop(q->nvtx);
+    }
     if (r) qn_tuned_fini(&r->tuned);
     if (r) free(r->variants);
     free(r);
@@ -214,10 +220,11 @@ static quern_status build_for(quern *q, const qn_family *family, const quern_any
 _Static_assert(QN_TABLE_WORDS >= 2 + QN_DESCRIPTOR_WORDS, "a descriptor holds any spec");
 _Static_assert(QN_TABLE_WORDS >= 2 + sizeof(quern_any_spec) / 8, "and the bytes of any spec");
 
-static void describe_request(const qn_family *family, const quern_spec *spec, CUdevice handle, qn_descriptor *d)
+static void describe_request(const qn_family *family, const quern_spec *spec, CUdevice handle, uint32_t buckets,
+                             qn_descriptor *d)
 {
     d->word[0] = (uint64_t)(uintptr_t)family;
-    d->word[1] = (uint64_t)(uint32_t)handle;
+    d->word[1] = (uint64_t)buckets << 32 | (uint32_t)handle;
     d->count = 2 + qn_spec_descriptor(family, spec, d->word + 2);
     qn_descriptor_seal(d);
 }
@@ -283,25 +290,27 @@ static quern_status check_call(quern *q, const quern_spec *spec, const void *out
 }
 
 // By the complete spec: what the caller's bytes did not find.
-static quern_status find_or_build(quern *q, const quern_spec *spec, const qn_driver *driver, CUdevice handle,
-                                  quern_op **op)
+static quern_status find_or_build(quern *q, const quern_spec *spec, const qn_range *range, const qn_driver *driver,
+                                  CUdevice handle, quern_op **op)
 {
+    uint32_t buckets = 0;
     const qn_family *family;
     quern_any_spec full;
     qn_descriptor descriptor;
     quern_op *fresh = NULL;
     QN_TRY(qn_spec_complete(spec, &family, &full));
-    describe_request(family, &full.base, handle, &descriptor);
+    if (range) QN_TRY(qn_range_buckets(family, range, &buckets));
+    describe_request(family, &full.base, handle, buckets, &descriptor);
     *op = qn_table_find(&q->table, &descriptor);
     if (*op) {
         QN_TALLY(q, hit_table, 1);
         return QUERN_OK;
     }
-    QN_TRY(build_for(q, family, &full, driver, handle, NULL, &fresh));
+    QN_TRY(build_for(q, family, &full, driver, handle, NULL, buckets, &fresh));
     return publish(q, &descriptor, fresh, op);
 }
 
-quern_status quern_prepare(quern *q, const quern_spec *spec, int device, quern_op **op)
+static quern_status prepare(quern *q, const quern_spec *spec, const qn_range *range, int device, quern_op **op)
 {
     const qn_driver *driver;
     CUdevice handle;
@@ -313,17 +322,30 @@ quern_status quern_prepare(quern *q, const quern_spec *spec, int device, quern_o
         QN_TRY(quern_spec_check(spec)); // a bad spec is the nearer fault
         return status;
     }
-    bool has_alias = describe_bytes(spec, handle, &alias);
+    bool has_alias = !range && describe_bytes(spec, handle, &alias);
     if (has_alias) found = find_alias(q, spec, &alias);
     if (found) {
         QN_TALLY(q, hit_table, 1);
     } else {
-        QN_TRY(find_or_build(q, spec, driver, handle, &found));
+        QN_TRY(find_or_build(q, spec, range, driver, handle, &found));
         if (has_alias) add_alias(q, &alias, found);
     }
     qn_quern_retain(q);
     *op = found;
     return QUERN_OK;
+}
+
+quern_status quern_prepare(quern *q, const quern_spec *spec, int device, quern_op **op)
+{
+    return prepare(q, spec, NULL, device, op);
+}
+
+quern_status quern_prepare_sizes(quern *q, const quern_spec *spec, const void *from, const void *to, int device,
+                                 quern_op **op)
+{
+    const qn_range range = {from, to};
+    if (!from || !to) return qn_fail(QUERN_MISSING_ARGUMENT, "quern_prepare_sizes: %s is NULL", !from ? "from" : "to");
+    return prepare(q, spec, &range, device, op);
 }
 
 quern_status qn_prepare_config(quern *q, const quern_spec *spec, int device, const qn_config *config, quern_op **op)
@@ -336,7 +358,7 @@ quern_status qn_prepare_config(quern *q, const quern_spec *spec, int device, con
     QN_TRY(check_call(q, spec, op));
     QN_TRY(qn_spec_complete(spec, &family, &full));
     QN_TRY(qn_device_current(q, device, &driver, &handle));
-    QN_TRY(build_for(q, family, &full, driver, handle, config, &fresh));
+    QN_TRY(build_for(q, family, &full, driver, handle, config, 0, &fresh));
     qn_quern_retain(q);
     *op = fresh;
     return QUERN_OK;

@@ -4,7 +4,7 @@
 //
 //   quern ──► qn_process   locks, flights: made anew in a forked child, which takes over the stores (state.c)
 //         ──► qn_table     descriptor → op; readers take no lock (table.c)
-//         ──► qn_entry     images, a list that only grows; readers take no lock (memory.c)
+//         ──► qn_entry     images, lists that only grow; readers take no lock (memory.c)
 //
 //   (1) A quern is counted: one for the handle, one for each reference to an op or a kernel. The last one frees.
 //   (2) Locks are held for list and table work only: never around a store, a compile, a log line or a caller's callback.
@@ -20,6 +20,7 @@
 #include "base/key.h"
 #include "cache/store.h"
 #include "cuda/driver.h"
+#include "cuda/nvtx.h"
 #include "runtime/runtime.h"
 #include "runtime/table.h"
 
@@ -30,6 +31,7 @@ enum {
     QN_WORKSPACE_ALIGN = 256,
     QN_MAX_ALIASES = 16, // of an op: bytes that differ and mean the same, such as padding
     QN_LOCK_SLOTS = 64,
+    QN_MEMORY_LISTS = 16384,
     QN_MAX_SEALED = 16
 };
 
@@ -42,12 +44,15 @@ typedef enum qn_warning { // one warning of each kind, later ones are debug line
     QN_WARN_BAD_ROW,
     QN_WARN_REFUSED,
     QN_WARN_FLIGHT,
+    QN_WARN_DUMP,
     QN_WARN_KINDS
 } qn_warning;
 
 typedef struct qn_tally { // quern_counters, counted from several threads
     _Atomic uint64_t hit_table, hit_memory, hit_sealed, hit_user, miss, compiled, compile_us;
     _Atomic uint64_t put_failed, get_failed, bad_rows, flight_waits, flight_timeouts;
+    _Atomic uint64_t miss_absent, miss_damaged, miss_failed, miss_refused, miss_no_store, would_compile;
+    _Atomic uint64_t compile_failed, bytes_found, bytes_compiled, bytes_stored;
 } qn_tally;
 
 typedef struct qn_lock_slot {
@@ -61,6 +66,9 @@ typedef struct qn_entry qn_entry;
 struct quern {
     _Atomic size_t references;
     qn_log log;
+    qn_sink sink;        // log.sink points here
+    bool log_launch;     // launches are log lines
+    const qn_nvtx *nvtx; // NULL: no tool asks for ranges
     quern_cancel_fn cancel;
     void *cancel_user;
 
@@ -76,6 +84,7 @@ struct quern {
     char *sealed[QN_MAX_SEALED];
     size_t sealed_count;
     char *nvrtc_file, *driver_file, *template_dir; // NULL: the default
+    char *dump_dir;                                // NULL: no dumps
     bool has_custom_store;
     quern_store custom_store;
 
@@ -83,8 +92,8 @@ struct quern {
     _Atomic(const qn_driver *) driver; // set once it is loaded
     qn_table table;                    // the complete spec and the device → op, which it owns
     qn_table aliases; // the caller's bytes of a spec and the device → an op of table: a hit without checks
-    _Atomic(qn_entry *) entries;
-    qn_lock_slot lock_slots[QN_LOCK_SLOTS]; // flight locks in use, for a forked child to close
+    _Atomic(qn_entry *) entries[QN_MEMORY_LISTS]; // by hash
+    qn_lock_slot lock_slots[QN_LOCK_SLOTS];       // flight locks in use, for a forked child to close
     qn_tally tally;
     atomic_bool warned[QN_WARN_KINDS];
 };
@@ -124,8 +133,10 @@ struct qn_process {
     enum { QN_STORES_CLOSED, QN_STORES_OPENING, QN_STORES_OPEN } stores;
     quern_store sealed[QN_MAX_SEALED];
     quern_store user;
-    bool has_user, user_is_sqlite, user_is_writable;
-    char *lock_file;                                    // NULL: no locks between processes
+    bool user_is_sqlite, user_is_writable;
+    char *lock_file;                        // NULL: no locks between processes
+    atomic_bool is_open[QN_MAX_SEALED + 1]; // by tier (1 + sealed: user); what is said of the store above is fixed then
+    _Atomic int64_t retry_ms;               // when to try what could not be opened again; 0: never
     _Atomic int64_t closed_until_ms[QN_MAX_SEALED + 1]; // a store that was busy is not asked before (1 + sealed: user)
     atomic_bool put_fails; // the last put failed: others' waiting for our puts is of no use
 };
@@ -133,7 +144,7 @@ struct qn_process {
 // The state of the calling process; made anew after a fork. NULL only when out of memory (and message set).
 qn_process *qn_process_of(quern *q);
 void qn_process_free(quern *q, qn_process *process);
-void qn_process_open_stores(quern *q, qn_process *process); // once; any failure is a warning
+void qn_process_open_stores(quern *q, qn_process *process); // what is not open yet; any failure is a warning
 
 // ---- images in memory (memory.c)
 
@@ -151,14 +162,29 @@ struct qn_entry {
     size_t uses; // by ops and kernels
 };
 
+_Atomic(qn_entry *) *qn_memory_list(quern *q, const qn_hash *hash); // the one that has this hash's images
 qn_entry *qn_memory_find(quern *q, const qn_hash *hash, const qn_text *key);
 qn_entry *qn_memory_publish(quern *q, qn_entry *entry); // the entry, or the equal one that was first (entry is freed)
 void qn_entry_free(qn_entry *entry);
 
 // ---- one kernel to obtain (obtain.c, stores.c, flight.c)
 
+#define QN_SOURCE_ROOT "/quern/source/" // of the names that callers' texts have for the compiler
+enum { QN_MAX_OPTIONS = 64, QN_MAX_OWN_OPTIONS = 48, QN_MAX_HEADERS = 256, QN_MAX_DIGEST = 4096 };
+
+// What a caller's source has beside its text; part of the key. Headers are in the order of their names.
+typedef struct qn_extras {
+    const char *const *options;
+    size_t option_count;
+    const char *const *header_names, *const *header_texts;
+    size_t header_count;
+    const void *digest;
+    size_t digest_bytes;
+} qn_extras;
+
 typedef struct qn_work {
     const qn_arch *arch;
+    const qn_extras *extras; // NULL: one of Quern's own kernels
     char entry_name[QN_MAX_ENTRY];
     const char *spec_text;
     qn_text source, key;
@@ -167,14 +193,16 @@ typedef struct qn_work {
     qn_entry *entry;
     quern_origin origin;
     bool compiled, stored;
+    bool saw_damaged, saw_failure, was_refused; // on the way: the reason of a miss
     quern_status status;
     char *message; // of a failure, to be raised in the calling thread
 } qn_work;
 
 quern_status qn_work_init(quern *q, qn_work *work, const qn_kernel_plan *plan, const qn_arch *arch,
                           const char *spec_text);
-quern_status qn_work_init_source(quern *q, qn_work *work, const char *source, const char *entry, const qn_arch *arch,
-                                 const char *spec_text); // source is copied
+// source is copied, extras are not.
+quern_status qn_work_init_source(quern *q, qn_work *work, const char *source, const char *entry,
+                                 const qn_extras *extras, const qn_arch *arch, const char *spec_text);
 void qn_work_fini(qn_work *work);
 
 // Memory and stores only. NOT_FOUND without a message; other failures are those of EXACT without an NVRTC.
@@ -183,16 +211,24 @@ quern_status qn_work_find(quern *q, qn_work *work);
 quern_status qn_work_obtain(quern *q, qn_work *work);
 // After the loader refused work->entry, which came from a store: drops the row, then takes another store's or compiles.
 quern_status qn_work_replace(quern *q, qn_work *work, const char *why);
+// Counts and logs a miss with its reason.
+void qn_work_missed(quern *q, const qn_process *process, const qn_work *work);
 // The failure of a miss where compiling is not allowed: WOULD_COMPILE, naming the parts of the key.
 quern_status qn_work_would_compile(quern *q, const qn_work *work);
+// Files of a kernel in the dump folder, if there is one (dump.c). log: the compiler's; NULL when it was not asked.
+void qn_work_dump(quern *q, const qn_work *work, const char *log);
 
 // Options of the compiler, in the order that the key holds them (key.c).
 typedef struct qn_options {
     char arch[40];
-    const char *item[8];
+    const char *item[QN_MAX_OPTIONS];
     size_t count;
 } qn_options;
-void qn_compile_options(const quern *q, const qn_arch *arch, qn_options *options);
+void qn_compile_options(const quern *q, const qn_arch *arch, const qn_extras *extras, qn_options *options);
+quern_status qn_work_key(const quern *q, const qn_work *work, qn_text *key);
+
+// The limits and rules of a caller's source (custom_check.c): BAD_ARGUMENT names the member and what is wrong with it.
+quern_status qn_source_check(const quern_source *source, bool line_info);
 
 // All of a plan's distinct kernels.
 typedef struct qn_batch {
@@ -266,6 +302,7 @@ typedef struct qn_stage {
     const qn_entry *entry;
     quern_origin origin;
     unsigned threads, cluster, dynamic_shared;
+    bool overlaps; // of its plan
 } qn_stage;
 
 typedef struct qn_op_variant {
@@ -284,6 +321,7 @@ struct quern_op {
     const qn_arch *arch;
     quern_any_spec spec;
     qn_device_limits limits;
+    bool log_launch;           // of the quern
     bool in_table;             // freed with the quern; else by its own last reference
     _Atomic size_t references; // of an op outside the table
     _Atomic int aliases;       // entries of quern.aliases
@@ -311,5 +349,12 @@ typedef union qn_any_args {
 
 // The caller's sizes structure, of whatever length, with each size brought into its range.
 void qn_sizes_take(const qn_family *family, const void *given, qn_any_sizes *sizes);
+
+// A range of sizes: two sizes structures of the caller's, both inclusive; and the buckets that serve it, 1 << bucket, 0 when
+// they are all. BAD_SIZE names a size that falls.
+typedef struct qn_range {
+    const void *from, *to;
+} qn_range;
+quern_status qn_range_buckets(const qn_family *family, const qn_range *range, uint32_t *buckets);
 
 #endif

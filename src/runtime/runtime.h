@@ -12,7 +12,9 @@
 //   table.c      descriptor → op: no lock on a hit
 //   load.c       image → CUkernel on a device
 //   launch.c     arguments → driver call; typed.c the same by family, workspace.c its device memory
-//   describe.c   looking inside an op; warm.c without a device; custom.c a caller's kernel; host.c the reference
+//   describe.c   looking inside an op; warm.c without a device; host.c the reference
+//   custom.c     a caller's kernel; custom_check.c what is refused
+//   dump.c       source and cubin as files
 //
 // private.h is what they share.
 #ifndef QN_RUNTIME_H
@@ -26,7 +28,7 @@
 #define QN_GENERATOR_VERSION 1 // raise when the same plan means another kernel; it is in the key
 enum { QN_KEY_VERSION = 1 };   // of the key's own layout
 
-// The items of a key (base/key.h), in this order; one OPTION for each option.
+// The items of a key (base/key.h), in this order; one OPTION for each option, HEADER and HEADER_TEXT for each header.
 enum {
     QN_KEY_TAG_VERSION = 'V',   // int
     QN_KEY_TAG_GENERATOR = 'G', // int
@@ -34,7 +36,10 @@ enum {
     QN_KEY_TAG_KIND = 'K',      // int, 1 = cubin
     QN_KEY_TAG_ENTRY = 'E',     // the symbol
     QN_KEY_TAG_OPTION = 'O',
-    QN_KEY_TAG_SOURCE = 'S' // the final text
+    QN_KEY_TAG_HEADER = 'H',      // of a caller's source: each name,
+    QN_KEY_TAG_HEADER_TEXT = 'T', // then its text
+    QN_KEY_TAG_DIGEST = 'D',      // the caller's
+    QN_KEY_TAG_SOURCE = 'S'       // the final text
 };
 
 // An image and where it came from. Counted by the quern that holds it: lives until quern_close and the last release.
@@ -57,8 +62,9 @@ typedef struct qn_variant {
 typedef struct qn_variants {
     qn_variant item[QN_MAX_VARIANTS];
     size_t count;
-    unsigned char of_bucket[QN_MAX_BUCKETS];
+    unsigned char of_bucket[QN_MAX_BUCKETS]; // QN_NO_VARIANT: the bucket is not planned
 } qn_variants;
+enum { QN_NO_VARIANT = 255 };
 // spec must be complete (qn_spec_complete). A bucket whose configuration is refused fails the whole: NO_PLAN.
 quern_status qn_variants_plan(quern *q, const qn_family *family, const quern_spec *spec, const qn_arch *arch,
                               qn_variants *variants);

@@ -9,6 +9,8 @@
 #include "base/path.h"
 #include "runtime/private.h"
 
+enum { RETRY_MS = 1000 };
+
 static qn_process *process_new(void)
 {
     qn_process *process = calloc(1, sizeof *process);
@@ -35,16 +37,19 @@ static void process_delete(qn_process *process)
 
 // A child keeps the stores that were open: each makes a connection of its own, and refuses to where the fork happened
 // inside the parent's (cache/sqlite_store.c), which a store opened anew could not know.
-static void inherit_stores(qn_process *child, const qn_process *parent)
+static void inherit_stores(const quern *q, qn_process *child, const qn_process *parent)
 {
     if (!parent || parent->stores != QN_STORES_OPEN) return;
+    for (size_t i = 0; i <= q->sealed_count; i++) child->is_open[i] = atomic_load(&parent->is_open[i]);
     memcpy(child->sealed, parent->sealed, sizeof child->sealed);
-    child->user = parent->user;
-    child->has_user = parent->has_user;
-    child->user_is_sqlite = parent->user_is_sqlite;
-    child->user_is_writable = parent->user_is_writable;
-    child->lock_file = qn_strdup(parent->lock_file);
+    if (child->is_open[q->sealed_count]) {
+        child->user = parent->user;
+        child->user_is_sqlite = parent->user_is_sqlite;
+        child->user_is_writable = parent->user_is_writable;
+        child->lock_file = qn_strdup(parent->lock_file);
+    }
     child->stores = QN_STORES_OPEN;
+    child->retry_ms = 1; // what is not open, this process tries for itself
 }
 
 qn_process *qn_process_of(quern *q)
@@ -57,7 +62,7 @@ qn_process *qn_process_of(quern *q)
         return NULL;
     }
     bool forked = current != NULL;
-    inherit_stores(fresh, current);
+    inherit_stores(q, fresh, current);
     if (!atomic_compare_exchange_strong(&q->process, &current, fresh)) {
         process_delete(fresh); // another thread of this process was first
         return current;
@@ -70,10 +75,9 @@ qn_process *qn_process_of(quern *q)
 void qn_process_free(quern *q, qn_process *process)
 {
     if (process->pid != getpid()) return;
-    if (process->stores == QN_STORES_OPEN) {
-        for (size_t i = 0; i < q->sealed_count; i++) qn_sqlite_close(&process->sealed[i]);
-        if (process->user_is_sqlite) qn_sqlite_close(&process->user);
-    }
+    for (size_t i = 0; i < q->sealed_count; i++)
+        if (process->is_open[i]) qn_sqlite_close(&process->sealed[i]);
+    if (process->is_open[q->sealed_count] && process->user_is_sqlite) qn_sqlite_close(&process->user);
     for (qn_bad *bad = process->bad, *next; bad; bad = next) {
         next = bad->next;
         free(bad);
@@ -109,16 +113,28 @@ static void open_lock_file(const quern *q, qn_process *process)
     qn_text_fini(&name);
 }
 
-static void open_user(quern *q, qn_process *process)
+// A tier is open, or never will be: false only if trying again may help (no descriptors, no memory, a folder that others
+// are about to make).
+static bool is_settled(quern_status status)
+{
+    return status == QUERN_OK || status == QUERN_UNSAFE_PATH;
+}
+
+static void publish(qn_process *process, size_t tier)
+{
+    atomic_store_explicit(&process->is_open[tier], true, memory_order_release);
+}
+
+static bool open_user(quern *q, qn_process *process)
 {
     bool writable = q->mode == QUERN_MODE_NORMAL;
     if (q->has_custom_store) {
         process->user = q->custom_store;
-        process->has_user = true;
         process->user_is_writable = writable;
-        return;
+        publish(process, q->sealed_count);
+        return true;
     }
-    if (!q->cache_file || (!writable && !qn_file_exists(q->cache_file))) return;
+    if (!q->cache_file || (!writable && !qn_file_exists(q->cache_file))) return true;
     quern_status status = prepare_directory(q, writable);
     qn_sqlite_options options = {
         .file = q->cache_file,
@@ -132,14 +148,16 @@ static void open_user(quern *q, qn_process *process)
     if (status != QUERN_OK) {
         qn_warn_once(q, QN_WARN_CACHE, "cache", "%s is not used, kernels are kept in memory: %s", q->cache_file,
                      quern_message());
-        return;
+        return is_settled(status);
     }
-    process->has_user = process->user_is_sqlite = true;
+    process->user_is_sqlite = true;
     process->user_is_writable = writable;
     open_lock_file(q, process);
+    publish(process, q->sealed_count);
+    return true;
 }
 
-static void open_sealed(quern *q, qn_process *process, size_t index)
+static bool open_sealed(quern *q, qn_process *process, size_t index)
 {
     qn_sqlite_options options = {
         .file = q->sealed[index],
@@ -149,26 +167,47 @@ static void open_sealed(quern *q, qn_process *process, size_t index)
         .allow_network_fs = q->allow_network_fs,
         .log = &q->log,
     };
-    if (qn_file_check_named(q->sealed[index]) == QUERN_OK &&
-        qn_sqlite_open(&options, &process->sealed[index]) == QUERN_OK)
-        return;
-    memset(&process->sealed[index], 0, sizeof process->sealed[index]);
-    qn_warn_once(q, QN_WARN_SEALED, "cache", "%s is not used: %s", q->sealed[index], quern_message());
+    quern_status status = qn_file_check_named(q->sealed[index]);
+    if (status == QUERN_OK) status = qn_sqlite_open(&options, &process->sealed[index]);
+    if (status == QUERN_OK)
+        publish(process, index);
+    else
+        qn_warn_once(q, QN_WARN_SEALED, "cache", "%s is not used: %s", q->sealed[index], quern_message());
+    return is_settled(status);
+}
+
+// By one thread at a time.
+static void open_missing(quern *q, qn_process *process)
+{
+    qn_message_mark mark;
+    bool settled = true;
+    qn_message_save(&mark);
+    for (size_t i = 0; i < q->sealed_count; i++)
+        if (!process->is_open[i]) settled &= open_sealed(q, process, i);
+    if (!process->is_open[q->sealed_count]) settled &= open_user(q, process);
+    qn_message_restore(&mark);
+    atomic_store(&process->retry_ms, settled ? 0 : qn_now_ms() + RETRY_MS);
+}
+
+static void retry(quern *q, qn_process *process)
+{
+    int64_t due = atomic_load_explicit(&process->retry_ms, memory_order_relaxed);
+    if (!due || qn_now_ms() < due) return;
+    if (atomic_compare_exchange_strong(&process->retry_ms, &due, 0)) open_missing(q, process);
 }
 
 void qn_process_open_stores(quern *q, qn_process *process)
 {
-    qn_message_mark mark;
     pthread_mutex_lock(&process->lock);
     while (process->stores == QN_STORES_OPENING) pthread_cond_wait(&process->landed, &process->lock);
     bool mine = process->stores == QN_STORES_CLOSED;
     if (mine) process->stores = QN_STORES_OPENING;
     pthread_mutex_unlock(&process->lock);
-    if (!mine) return;
-    qn_message_save(&mark);
-    for (size_t i = 0; i < q->sealed_count; i++) open_sealed(q, process, i);
-    open_user(q, process);
-    qn_message_restore(&mark);
+    if (!mine) {
+        retry(q, process);
+        return;
+    }
+    open_missing(q, process);
     pthread_mutex_lock(&process->lock);
     process->stores = QN_STORES_OPEN;
     pthread_cond_broadcast(&process->landed);

@@ -74,16 +74,19 @@ static qn_entry *copy_record(const qn_work *work, const quern_record *record)
     return NULL;
 }
 
-static int on_found(void *user, const quern_record *record)
+// A caller's store may have been built against another header: no more is read of an answer than its size says.
+static int on_found(void *user, const quern_record *answer)
 {
     search *s = user;
+    quern_record record = {0};
     if (s->entry || s->is_bad) return 1; // a store that calls twice
-    s->fault = fault_of(s->work, record);
+    bool has_size = qn_take_sized("record", answer, &record, sizeof record) == QUERN_OK;
+    s->fault = has_size ? fault_of(s->work, &record) : "its size is not that of a record";
     if (s->fault) {
         s->is_bad = true;
-        if (record->toolchain) strncpy(s->toolchain, record->toolchain, sizeof s->toolchain - 1);
+        if (record.toolchain) strncpy(s->toolchain, record.toolchain, sizeof s->toolchain - 1);
     } else {
-        s->entry = copy_record(s->work, record);
+        s->entry = copy_record(s->work, &record);
     }
     return 0;
 }
@@ -92,9 +95,8 @@ static int on_found(void *user, const quern_record *record)
 
 static quern_store *store_at(quern *q, qn_process *process, size_t index)
 {
-    quern_store *store = index < q->sealed_count ? &process->sealed[index] : &process->user;
-    if (index == q->sealed_count && !process->has_user) return NULL;
-    return store->get ? store : NULL;
+    if (!atomic_load_explicit(&process->is_open[index], memory_order_acquire)) return NULL;
+    return index < q->sealed_count ? &process->sealed[index] : &process->user;
 }
 
 static const char *store_name(const quern *q, size_t index)
@@ -142,7 +144,7 @@ static quern_record record_of(const qn_work *work, const char *toolchain)
 static bool remove_row(quern *q, qn_process *process, const qn_work *work, size_t index, const char *toolchain)
 {
     quern_store *store = store_at(q, process, index);
-    if (index < q->sealed_count || !process->user_is_writable || !store || !store->remove) return false;
+    if (index < q->sealed_count || !store || !process->user_is_writable || !store->remove) return false;
     quern_record record = record_of(work, toolchain);
     return store->remove(store->self, &record) == QUERN_OK;
 }
@@ -150,8 +152,13 @@ static bool remove_row(quern *q, qn_process *process, const qn_work *work, size_
 static quern_status ask(quern *q, qn_process *process, size_t index, qn_work *work, const char *toolchain)
 {
     quern_store *store = store_at(q, process, index);
-    if (!store || is_remembered(process, &work->hash, index)) return QUERN_NOT_FOUND;
+    if (!store) return QUERN_NOT_FOUND;
+    if (is_remembered(process, &work->hash, index)) {
+        work->saw_damaged = true;
+        return QUERN_NOT_FOUND;
+    }
     if (is_left_alone(process, index)) {
+        work->saw_failure = true;
         QN_TALLY(q, get_failed, 1);
         return QUERN_STORE_BUSY;
     }
@@ -168,11 +175,13 @@ static quern_status ask(quern *q, qn_process *process, size_t index, qn_work *wo
         qn_warn_once(q, QN_WARN_BAD_ROW, "cache", "%s: the row of %s (%s) is passed over: %s", store_name(q, index),
                      work->entry_name, work->spec_text, s.fault);
         QN_TALLY(q, bad_rows, 1);
+        work->saw_damaged = true;
         if (!remove_row(q, process, work, index, s.toolchain)) remember(process, &work->hash, index);
         return QUERN_NOT_FOUND;
     }
     if (status == QUERN_NOT_FOUND || status == QUERN_OK) return QUERN_NOT_FOUND;
     QN_TALLY(q, get_failed, 1);
+    work->saw_failure = true;
     leave_alone_if_busy(q, process, index, status);
     qn_warn_once(q, warning_of(q, index), "cache", "%s could not be read, kernels are compiled: %s: %s",
                  store_name(q, index), quern_status_name(status), reason(q, index, status));
@@ -204,7 +213,7 @@ quern_status qn_stores_find(quern *q, qn_process *process, qn_work *work, bool *
 
 bool qn_stores_put(quern *q, qn_process *process, const qn_work *work, const qn_entry *entry)
 {
-    if (!process->has_user || !process->user_is_writable) return false;
+    if (!store_at(q, process, q->sealed_count) || !process->user_is_writable) return false;
     size_t index = q->sealed_count;
     quern_status status = QUERN_STORE_BUSY;
     qn_message_mark mark;

@@ -211,13 +211,15 @@ static quern_status gather(gathering *g, const qn_config *config)
     return QUERN_OK;
 }
 
-static quern_status gather_all(gathering *g, const qn_tuned *tuned, const qn_family *family, const quern_spec *spec,
+static quern_status gather_all(gathering *g, const qn_tuned_view *view, const qn_family *family, const quern_spec *spec,
                                const qn_arch *arch)
 {
+    const qn_tuned *tuned = view->tuned;
     const qn_tuned_view own = {.tuned = tuned, .own = true};
     qn_config config;
     char name[96];
     for (size_t bucket = 0; bucket < family->bucket_count; bucket++) {
+        if (view->buckets && !(view->buckets >> bucket & 1)) continue;
         family->bucket_name(bucket, name, sizeof name);
         for (size_t i = 0; i < row_count(tuned) && !qn_spec_has_one_config(family, spec); i++) {
             if (!is_candidate(tuned, i, NULL, arch, name)) continue;
@@ -229,12 +231,12 @@ static quern_status gather_all(gathering *g, const qn_tuned *tuned, const qn_fam
     return QUERN_OK;
 }
 
-quern_status qn_tuned_others(const qn_tuned *tuned, const qn_family *family, const quern_spec *spec,
+quern_status qn_tuned_others(const qn_tuned_view *view, const qn_family *family, const quern_spec *spec,
                              const qn_arch *arch, const qn_config *known, size_t known_count, qn_config **configs,
                              size_t *count)
 {
     gathering g = {.known = known, .known_count = known_count};
-    quern_status status = gather_all(&g, tuned, family, spec, arch);
+    quern_status status = gather_all(&g, view, family, spec, arch);
     if (status != QUERN_OK) {
         free(g.configs);
         return status;

@@ -47,6 +47,7 @@ typedef struct qn_tuned_view {
     const qn_tuned *tuned;        // NULL: heuristics only
     const qn_tune_device *device; // NULL: none
     bool own;                     // the library's own choice: built-in table, heuristic
+    uint32_t buckets;             // of which plans are made, 1 << bucket; 0: of all
 } qn_tuned_view;
 
 // spec_text must outlive the result.
@@ -60,9 +61,9 @@ bool qn_tuned_is_current(const qn_tune_row *row, const char *library, const qn_t
 qn_tuned_level qn_tuned_choose(const qn_tuned_view *view, const qn_family *family, const quern_spec *spec,
                                const qn_arch *arch, size_t bucket, qn_config *config);
 
-// Every configuration that some device of the architecture may be given for some bucket, each once, but those of
-// `known`. *configs is to be freed.
-quern_status qn_tuned_others(const qn_tuned *tuned, const qn_family *family, const quern_spec *spec,
+// Every configuration that some device of the architecture may be given for some bucket of the view (its tables and
+// buckets count), each once, but those of `known`. *configs is to be freed.
+quern_status qn_tuned_others(const qn_tuned_view *view, const qn_family *family, const quern_spec *spec,
                              const qn_arch *arch, const qn_config *known, size_t known_count, qn_config **configs,
                              size_t *count);
 

@@ -43,6 +43,7 @@ size_t quern_workspace_size(const quern_op *op, const void *given)
     for (size_t bucket = 0; bucket < family->bucket_count; bucket++) {
         qn_any_sizes sizes = most;
         if (family->size_count == 1 && !largest_in(family, &sizes, bucket)) continue;
+        if (op->of_bucket[bucket] == QN_NO_VARIANT) continue;
         const qn_op_variant *variant = &op->variant[op->of_bucket[bucket]];
         size_t bytes = family->workspace(&op->spec.base, &variant->config, &sizes);
         if (bytes > result) result = bytes;

@@ -191,6 +191,7 @@ static quern_status count_copies(qn_measure *m)
     TRY_DRIVER(m, cuDeviceGet, &device, m->o->device);
     TRY_DRIVER(m, cuDeviceGetAttribute, &l2, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, device);
     m->copies = qn_timing_copies(l2, bytes);
+    if (m->o->most_copies > 1 && m->copies > m->o->most_copies) m->copies = m->o->most_copies;
     return QUERN_OK;
 }
 

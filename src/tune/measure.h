@@ -16,6 +16,7 @@ typedef struct qn_measure_options {
     const qn_space *space;
     const void *sizes; // the family's sizes structure: what is timed
     int compile_threads;
+    size_t most_copies; // of the inputs, which are rotated over; 0: as many as the L2 does not hold twice
     // Fills one copy of an input on the host; first asked with host = NULL whether it has this input at all. NULL, or
     // false: floating types get normal numbers of deviation 3, others 0.
     bool (*fill)(void *user, const qn_tensor *tensor, size_t copy, void *host, size_t elements);

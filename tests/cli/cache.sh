@@ -24,3 +24,13 @@ t quern cache frobnicate
 t quern cache
 t_json quern cache list --db first.db --json
 t_json quern cache info --db first.db --json
+
+# What repair is not for.
+seq 20000 >text.txt
+t quern cache repair text.txt
+sqlite3 foreign.db 'PRAGMA application_id = 1234; CREATE TABLE t(x)'
+t quern cache repair foreign.db
+head -c 16384 /dev/zero | dd of=first.db conv=notrunc status=none
+t quern cache repair first.db
+t quern cache verify first.db
+ls

@@ -11,3 +11,10 @@ done
 t quern show -h
 t quern bench softmax_topk --help >"$TMPDIR/help"
 head -n 2 "$TMPDIR/help"
+t quern help
+t quern version
+t quern help bench >"$TMPDIR/help"
+head -n 2 "$TMPDIR/help"
+t quern help frobnicate
+t quern help warm show
+t quern version now

@@ -39,3 +39,13 @@ npy other.npy '<i4' False '(2, 3)' '\001\000\000\000\004\000\000\000\000\000\000
 t quern run "$spec" logits=logits.npy --device cpu --expect indices=other.npy
 t quern run "$spec" logits=logits.npy --device cpu --expect indices=token.npy
 t quern run "$spec" logits=logits.npy --device cpu --expect logits=logits.npy
+
+# Real numbers that are off: beyond the family's accuracy, and within or beyond what --tolerance allows.
+npy off.npy '<f4' False '(2, 3)' '\004\074\253\076\313\113\253\076\000\000\000\077\000\000\000\076\000\000\000\076\000\000\000\076'
+t quern run "$spec" logits=logits.npy --device cpu --expect values=off.npy
+t quern run "$spec" logits=logits.npy --device cpu --expect values=off.npy --tolerance 1e-3
+t quern run "$spec" logits=logits.npy --device cpu --expect values=off.npy --tolerance 0,1
+npy nan.npy '<f4' False '(2, 3)' '\000\000\300\177\000\000\300\177\000\000\300\177\000\000\000\076\000\000\000\076\000\000\000\076'
+t quern run "$spec" logits=logits.npy --device cpu --expect values=nan.npy --tolerance 1e30
+t_json quern run "$spec" logits=logits.npy --device cpu --expect values=off.npy --json
+sqlite3 :memory: "SELECT json_extract(CAST(readfile('$TMPDIR/out') AS TEXT), '\$.expected[0].beyond')"

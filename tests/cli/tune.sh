@@ -49,3 +49,26 @@ printf 'quern-tune 9\n' >new.txt
 t quern tune --import new.txt --db t.db
 printf 'quern-tune 1\nonly one field\n' >bad.txt
 t quern tune --import bad.txt --db t.db
+
+# Mistakes are told before a GPU is looked for.
+t quern tune "$spec" --rows 1,x
+t quern tune "$spec" --N 8
+t quern tune 'gate E=64 K=4 in=f32' --rows 8
+t quern tune "$spec batch_invariant=1"
+t quern tune "$spec" 'gate E=64 K=4 in=f32' --rows 8 --N 8,64
+t quern tune --compare --list
+
+# Gains over what the library itself would choose: of one range that was timed with it, and one that was not.
+quern show plan "$spec" --arch sm_90a --rows 8 --json >plan.json
+own=$(sqlite3 :memory: "SELECT json_extract(readfile('plan.json'), '$.kernels[0].configuration')")
+{
+    results "$version" 1000 256
+    printf '%s\n' "$head	$own	slower	6000	30	1000	"
+    results "$version" 1000 128 | sed -n '3p' | sed "s/rows 5..14	rows=8/rows 1..4	rows=1/"
+} | grep -v '^$' >gains.txt
+t quern tune --import gains.txt --db gains.db
+t quern tune --compare --db gains.db
+t quern tune --compare "$spec" --db gains.db --json >"$TMPDIR/whole"
+json
+sqlite3 :memory: "SELECT json_extract(CAST(readfile('$TMPDIR/out') AS TEXT), '$.gains.median_percent', '$.gains.above_25', '$.gains.own_not_timed')"
+t quern tune --compare 'softmax_topk V=6000 K=8 in=f32' --db gains.db

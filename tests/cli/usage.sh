@@ -30,3 +30,18 @@ t quern bench softmax_topk --device cpu
 t quern bench softmax_topk --rows 0
 t quern bench softmax_topk --in f64
 t quern bench softmax_topk --data noise
+t quern show plan 'gate E=64 K=4 in=f32' --arch sm_90a --rows 8
+t quern show plan 'softmax_topk V=16 K=4 in=f32' --arch sm_90a --N 8
+t quern show plan 'softmax_topk V=16 K=4 in=f32' --arch sm_90a --rows many
+t quern show plan 'softmax_topk V=16 K=4 in=f32' --arch sm_90a --rows -1
+t quern bench gate --spec 'gate E=0 K=1 in=f32'
+t quern bench gate --spec 'softmax_topk V=8 K=2 in=f32'
+t quern bench gate --config plan=fast
+t quern bench softmax_topk --V 8 --K 9
+t quern bench softmax_topk --with colour=1
+t quern bench softmax_topk --config plan=x
+t quern bench first-launch 'gate E=8 K=1 in=f32'
+t quern bench runtime nonsense
+t quern run 'softmax_topk V=8 K=3 in=bf16' --tolerance much
+t quern run 'softmax_topk V=8 K=3 in=bf16' --tolerance 1e-3,-1
+t quern run 'gate E=8 K=2 in=bf16 given_ids=1' logits=a.npy given_ids=b.npy bias=c.npy

@@ -18,3 +18,11 @@ printf '{"specs": [\n' >syntax.json
 t quern warm @syntax.json --arch sm_90a --db new.db
 t quern warm @absent.txt --arch sm_90a --db new.db
 t env QUERN_MODE=read_only quern warm 'softmax_topk V=17 K=4 in=f32' --arch sm_80 --db new.db
+t env QUERN_MODE=off quern warm "$spec" --arch sm_80
+t quern warm "$spec" --arch sm_80 --db ''
+quern warm "$spec" --arch sm_90a --db sealed.db >/dev/null && quern cache seal sealed.db
+t quern warm "$spec" --arch sm_90a --db sealed.db
+t env QUERN_SEALED=sealed.db QUERN_MODE=strict quern warm "$spec" --arch sm_90a --db ''
+printf '%s\n' 'softmax_topk V=17 K=4 in=f32' >>specs.txt
+t env QUERN_SEALED=sealed.db quern warm @specs.txt --arch sm_90a --db new.db
+t env QUERN_CACHE_DIR=/dev/null/no quern warm "$spec" --arch sm_90a

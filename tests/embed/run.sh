@@ -3,7 +3,8 @@
 # prefix with a space in its name and LIBDIR=lib/x, moves the tree, then builds a C and a C++ program (a) by pkg-config,
 # (b) by pkg-config --static against the archive, (c) by find_package, (d) by add_subdirectory, all without a warning,
 # and runs each with no libcuda. Also: the example in quern.h's own text compiles, no installed text file names an
-# absolute path of this machine, and the shared library exports quern_ symbols only, those of exports.txt.
+# absolute path of this machine, the shared library exports quern_ symbols only, those of exports.txt, and the header's ABI
+# is that of abi.txt. The examples are built against the package and run: on a fake libcuda, with the real NVRTC.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -40,10 +41,31 @@ for way in package subdirectory; do
   for program in uses_c uses_cxx uses_static; do "$work/$way/$program" || fail "$way: $program failed"; done
 done
 
+# the examples, against the installed package; on a fake libcuda, whose kernels do nothing (status 2: the results differ)
+fake=$build/tests/fake_cuda
+libcuda=()
+[ -e "$fake/libcuda.so" ] && libcuda=(-DQUERN_LIBCUDA="$fake/libcuda.so")
+cmake -S "$root/examples" -B "$work/examples" -DCMAKE_C_FLAGS=-Werror -DQUERN_CUDA_INCLUDE="$include" "${libcuda[@]}" \
+  -DCMAKE_PREFIX_PATH="$prefix/lib/x/cmake" >"$work/log" || { cat "$work/log"; exit 1; }
+cmake --build "$work/examples" -j2 >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+if "$prefix/bin/quern" warm 'gate E=8 K=2 in=f32' --arch sm_90a --db "$work/probe.db" --N 1 >"$work/log" 2>&1; then
+  "$work/examples/custom_store" "$work/store" || fail "custom_store failed"
+  for example in decode_graph several_devices own_kernel; do
+    [ -n "${libcuda[*]}" ] || continue
+    status=0
+    FAKE_CUDA_DEVICES=90,90,100 QUERN_CACHE_DIR=$work/cache LD_LIBRARY_PATH=$fake "$work/examples/$example" \
+      >"$work/log" 2>&1 || status=$?
+    [ $status = 2 ] && grep -q differ "$work/log" || { cat "$work/log"; fail "$example: status $status"; }
+  done
+else
+  echo "embed: nothing can be compiled here, so the examples were built and not run: $(head -n 1 "$work/log")"
+fi
+
 # the manual's program, from the header's own text
 sed -n '/\[example\]/,/\[end\]/p' "$root/include/quern/quern.h" | sed '1d;$d; s/^ \*//' >"$work/example.c"
 cc -std=c11 "${strict[@]}" -I "$prefix/include" -c -o "$work/example.o" "$work/example.c" || fail "quern.h's example does not compile"
 
 nm -D --defined-only "$prefix/lib/x/libquern.so" | awk '$2 != "A" {sub(/@.*/, "", $3); print $3}' | sort >"$work/exports"
 diff -u "$here/exports.txt" "$work/exports" || fail "the exported symbols are not those of tests/embed/exports.txt"
+[ "$(uname -m)" != x86_64 ] || "$here/abi.sh" "$prefix/include" || fail "the ABI is not that of tests/embed/abi.txt"
 echo "embed: ok"

@@ -18,7 +18,9 @@
 
 #include "base/key.h"
 #include "support/cache_fixture.h"
+#include "support/fault_count.h"
 #include "support/fault_vfs.h"
+#include "support/load.h"
 
 enum { PAGE = 16384, KERNEL_PAGE = 2 }; // table kernel's first page, counted from 0
 
@@ -176,6 +178,7 @@ static void a_flipped_bit_in_any_column_is_a_miss_and_the_next_process_works(voi
     for (size_t i = 0; i < count; i++) {
         for (int bit = 0; bit < 8; bit += 3) {
             make_database();
+            fault_tried("a flipped bit in a column of a row");
             flip(columns[i].at + 1 - (strcmp(columns[i].name, "regs") == 0 || strcmp(columns[i].name, "lmem") == 0),
                  bit);
             quern_store first = cache_open(file);
@@ -190,6 +193,7 @@ static void a_flipped_bit_in_any_column_is_a_miss_and_the_next_process_works(voi
             assert_int_equal(cache_get(&next, 1), QUERN_OK);
             assert_int_equal(cache_count(&next), 2);
             qn_sqlite_close(&next);
+            fault_survived("a flipped bit in a column of a row");
         }
     }
 }
@@ -246,6 +250,7 @@ static void no_flipped_bit_in_the_tables_page_gives_wrong_data_or_needs_more_tha
     cache_read_at(file, 0, saved, size);
     for (int at = 0; at < first + 330; at = at == 11 ? first : at + 1) {
         cache_write_file(file, saved, size);
+        fault_tried("a flipped bit in the table's page");
         flip(KERNEL_PAGE * PAGE + at, at % 8);
         quern_store store = cache_open(file);
         quern_status status = ask(&store);
@@ -260,6 +265,7 @@ static void no_flipped_bit_in_the_tables_page_gives_wrong_data_or_needs_more_tha
         if (status == QUERN_NOT_FOUND) status = put_again(&store);
         if (!status && ask(&store)) status = QUERN_STORE_CORRUPT;
         qn_sqlite_close(&store);
+        if (!status) fault_survived("a flipped bit in the table's page");
         if (!status) continue;
         if (status != QUERN_STORE_CORRUPT)
             fail_msg("byte %d: put: %s: %s", at, quern_status_name(status), quern_message());
@@ -272,6 +278,7 @@ static void no_flipped_bit_in_the_tables_page_gives_wrong_data_or_needs_more_tha
         store = cache_open(file);
         if (put_again(&store) || ask(&store)) fail_msg("byte %d: not usable after repair: %s", at, quern_message());
         qn_sqlite_close(&store);
+        fault_survived("a flipped bit in the table's page");
     }
     assert_true(misses > 100);
     assert_true(hits > 0 && corrupt > 0); // so that all three ways were walked
@@ -389,6 +396,75 @@ static void a_wiped_page_in_the_middle_costs_its_own_rows(void **state)
     assert_int_equal(count_hits(60), result.saved);
 }
 
+// SQLite reads such a database and does not write it: so do we, until it is repaired.
+static void a_write_version_that_is_none_costs_no_row(void **state)
+{
+    (void)state;
+    for (int bit = 1; bit < 8; bit++) {
+        unlink(file);
+        unlink(cache_path(folder, "quern-v1.db.broken-1"));
+        make_large(5);
+        flip(18, bit);
+        quern_store store = cache_open(file);
+        assert_int_equal(cache_get(&store, 1), QUERN_OK);
+        quern_status status = cache_put(&store, 6);
+        assert_true(status == QUERN_STORE_READ_ONLY || (bit == 1 && status == QUERN_OK)); // 3 or 2 … of 1
+        if (status) assert_non_null(strstr(quern_message(), "repair"));
+        qn_sqlite_close(&store);
+        if (status) assert_int_equal(repair().saved, 5);
+        assert_int_equal(count_hits(5), 5);
+    }
+}
+
+// Damage may make it look like another program's file, or a newer one. Then it is left alone, by repair too.
+static bool is_anothers(quern_status status)
+{
+    return status == QUERN_STORE_FOREIGN || status == QUERN_STORE_NEWER;
+}
+
+static void survive_a_flip_in_the_header(const void *saved, size_t size, int64_t at, int bit)
+{
+    qn_sqlite_options options = cache_options(file);
+    qn_text aside = QN_TEXT_INIT;
+    int64_t rows;
+
+    cache_write_file(file, saved, size);
+    flip(at, bit);
+    quern_store store = cache_open(file);
+    quern_status status = ask(&store);
+    if (status == QUERN_INTERNAL) fail_msg("byte %d, bit %d: wrong data", (int)at, bit);
+    if (!status || status == QUERN_NOT_FOUND) status = put_again(&store);
+    if (!status) status = cache_put(&store, 3);
+    qn_sqlite_close(&store);
+    if (!status) return;
+    quern_status mended = qn_sqlite_repair(&options, &rows, &aside);
+    if (aside.length) unlink(aside.bytes);
+    qn_text_fini(&aside);
+    if (is_anothers(status) && is_anothers(mended)) return;
+    if (mended) fail_msg("byte %d, bit %d: repair: %s", (int)at, bit, quern_message());
+    store = cache_open(file);
+    if (put_again(&store) || ask(&store)) fail_msg("byte %d, bit %d: after repair: %s", (int)at, bit, quern_message());
+    qn_sqlite_close(&store);
+}
+
+static void no_flipped_bit_in_the_header_gives_wrong_data_or_needs_more_than_repair(void **state)
+{
+    char saved[160000];
+    (void)state;
+
+    make_database();
+    size_t size = (size_t)cache_file_size(file);
+    assert_true(size < sizeof saved);
+    cache_read_at(file, 0, saved, size);
+    for (int at = 0; at < 100; at++) {
+        for (int bit = load_is_sanitized() ? at % 8 : 0; bit < 8; bit += load_is_sanitized() ? 8 : 1) {
+            fault_tried("a flipped bit in the file's header");
+            survive_a_flip_in_the_header(saved, size, at, bit);
+            fault_survived("a flipped bit in the file's header");
+        }
+    }
+}
+
 static void who_has_the_file_open_goes_on_after_a_repair(void **state)
 {
     static const char zeros[PAGE];
@@ -430,6 +506,62 @@ static void repair_leaves_alone_what_is_not_damaged_or_not_ours(void **state)
         cache_read_at(file, 0, after, size);
         assert_memory_equal(before, after, size);
     }
+}
+
+// Fills *bytes with what somebody may give to repair by mistake; returns how many, 0 after the last.
+static size_t make_stranger(size_t number, unsigned char *bytes, const char **what)
+{
+    enum { BYTES = 6 * PAGE };
+    static const char *const names[] = {"text", "zeros", "noise", "text where the rows would be", "a cut golden text"};
+    if (number >= QN_COUNT(names)) return 0;
+    *what = names[number];
+    memset(bytes, number == 1 ? 0 : 'x', BYTES);
+    for (size_t i = 0; number == 2 && i < BYTES; i++) bytes[i] = (unsigned char)(i * 2654435761u >> 13);
+    if (number == 3) { // a leaf page of a table with one cell, whose columns are not ours
+        static const unsigned char cell[] = {20, 1, 4, 0, 44, 44, 44};
+        memset(bytes + (size_t)2 * PAGE, 0, PAGE);
+        bytes[2 * PAGE] = 13, bytes[2 * PAGE + 4] = 1, bytes[2 * PAGE + 8] = 0x20;
+        memcpy(bytes + (size_t)2 * PAGE + 0x2000, cell, sizeof cell);
+    }
+    return number == 4 ? 127 : BYTES;
+}
+
+static void repair_touches_nothing_that_was_not_evidently_ours(void **state)
+{
+    static unsigned char before[6 * PAGE], after[6 * PAGE];
+    const char *what = "";
+    (void)state;
+
+    for (size_t i = 0, size; (size = make_stranger(i, before, &what)) != 0; i++) {
+        qn_sqlite_options options = cache_options(file);
+        qn_text aside = QN_TEXT_INIT;
+        int64_t saved = -7;
+        cache_write_file(file, before, size);
+        quern_status status = qn_sqlite_repair(&options, &saved, &aside);
+        if (status != QUERN_STORE_FOREIGN) fail_msg("%s: %s: %s", what, quern_status_name(status), quern_message());
+        if (!strstr(quern_message(), "left as it is")) fail_msg("%s: %s", what, quern_message());
+        assert_int_equal(saved, -7);
+        assert_int_equal(cache_file_size(file), size);
+        cache_read_at(file, 0, after, size);
+        assert_memory_equal(before, after, size);
+        assert_int_equal(cache_folder_count(folder), 1); // neither a copy nor a lock file
+        qn_text_fini(&aside);
+    }
+}
+
+static void a_damaged_database_of_another_program_is_left_alone(void **state)
+{
+    qn_sqlite_options options = cache_options(file);
+    qn_text aside = QN_TEXT_INIT;
+    int64_t saved = -7;
+    (void)state;
+
+    cache_sql(file, "PRAGMA application_id=1234; CREATE TABLE t(x); INSERT INTO t VALUES(1)");
+    cache_overwrite(file, 100, "garbage that is no page", 23);
+    int64_t size = cache_file_size(file);
+    assert_int_equal(qn_sqlite_repair(&options, &saved, &aside), QUERN_STORE_FOREIGN);
+    assert_int_equal(cache_file_size(file), size);
+    assert_int_equal(cache_folder_count(folder), 1);
 }
 
 static void every_repair_keeps_what_it_set_aside(void **state)
@@ -486,8 +618,12 @@ int main(void)
         TEST(a_wiped_first_page_costs_no_row),
         TEST(a_file_cut_in_half_keeps_the_rows_of_its_first_half),
         TEST(a_wiped_page_in_the_middle_costs_its_own_rows),
+        TEST(a_write_version_that_is_none_costs_no_row),
+        TEST(no_flipped_bit_in_the_header_gives_wrong_data_or_needs_more_than_repair),
         TEST(who_has_the_file_open_goes_on_after_a_repair),
         TEST(repair_leaves_alone_what_is_not_damaged_or_not_ours),
+        TEST(repair_touches_nothing_that_was_not_evidently_ours),
+        TEST(a_damaged_database_of_another_program_is_left_alone),
         TEST(every_repair_keeps_what_it_set_aside),
         TEST(repair_does_nothing_while_a_compile_holds_its_lock),
     };

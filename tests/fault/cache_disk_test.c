@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "support/cache_fixture.h"
+#include "support/fault_count.h"
 #include "support/fault_vfs.h"
 
 static char folder[64], file[128], second[128], third[128];
@@ -185,7 +186,11 @@ static void no_failing_call_of_any_operation_harms_the_database(void **state)
     for (size_t o = 0; o < QN_COUNT(operations); o++) {
         for (size_t f = 0; f < QN_COUNT(faults); f++) {
             int64_t n = 1;
-            while (run_with_fault(o, f, n)) n++;
+            for (bool reached = true; reached; n += reached) {
+                fault_tried("a file system call that fails, in each operation of the cache");
+                reached = run_with_fault(o, f, n);
+                fault_survived("a file system call that fails, in each operation of the cache");
+            }
             if (faults[f].kinds == FAULT_EVERY) {
                 check(operations[o].name, n, n > operations[o].fewest, "the faults reached the operation");
             }
@@ -199,6 +204,7 @@ static void no_failing_call_while_a_database_is_made_harms_it(void **state)
     for (size_t f = 0; f < QN_COUNT(faults); f++) {
         for (int64_t n = 1;; n++) {
             unlink(file);
+            fault_tried("a file system call that fails while a database is made");
             fault_vfs_set((fault_plan){.kinds = faults[f].kinds,
                                        .at = n,
                                        .for_ever = faults[f].for_ever,
@@ -213,6 +219,7 @@ static void no_failing_call_while_a_database_is_made_harms_it(void **state)
             check(faults[f].name, n, cache_put(&store, 5) == QUERN_OK, "this process goes on storing");
             qn_sqlite_close(&store);
             check_next_process(faults[f].name, n, 0, false);
+            fault_survived("a file system call that fails while a database is made");
             if (!reached) break;
         }
     }
@@ -238,6 +245,7 @@ static void a_repair_that_fails_can_be_repeated(void **state)
         bool reached = true;
         for (int64_t n = 1; reached; n++) {
             int64_t saved = 0;
+            fault_tried("a file system call that fails in a repair");
             unlink(cache_path(folder, "quern-v1.db.broken-1")); // what a repair that failed set aside
             cache_copy_file(cache_golden("good-v1.db"), file);
             cache_overwrite(file, 0, zeros, sizeof zeros);
@@ -255,6 +263,7 @@ static void a_repair_that_fails_can_be_repeated(void **state)
                   "without a fault all rows are saved");
             check(faults[f].name, n, status == QUERN_OK || repair_it(&saved) == QUERN_OK, "it can be repeated");
             check_next_process(faults[f].name, n, 0, false);
+            fault_survived("a file system call that fails in a repair");
         }
     }
 }
@@ -325,8 +334,10 @@ static int put_under_a_size_limit(void *user)
 static void a_file_size_limit_is_a_status_and_no_signal(void **state)
 {
     (void)state;
+    fault_tried("a limit on the file size, with SIGXFSZ deadly");
     assert_int_equal(cache_in_child(put_under_a_size_limit, NULL), 0);
     check_next_process("size limit", 0, 2, false);
+    fault_survived("a limit on the file size, with SIGXFSZ deadly");
 }
 
 static volatile sig_atomic_t handled;

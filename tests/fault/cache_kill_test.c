@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "support/cache_fixture.h"
+#include "support/fault_count.h"
 #include "support/fault_vfs.h"
 
 static char folder[64], file[128], second[128];
@@ -85,9 +86,11 @@ static int64_t kill_at_every_call(attempt a, const char *golden, int kept)
         unlink(file);
         unlink(cache_path(folder, "quern-v1.db-journal"));
         if (golden) cache_copy_file(cache_golden(golden), file);
+        fault_tried("SIGKILL at a file system call of the cache");
         int result = cache_in_child(die_in_it, &a);
         check(a.at, result == 0 || result == 128 + SIGKILL, "the child was killed or came through");
         check_next_process(a.at, kept, result == 0);
+        fault_survived("SIGKILL at a file system call of the cache");
         if (!result) return a.at - 1;
     }
 }
@@ -212,9 +215,11 @@ static void killed_while_repairing(void **state)
         strcpy(file, cache_path(folder, "quern-v1.db"));
         cache_copy_file(cache_golden("good-v1.db"), file);
         cache_overwrite(file, 0, zeros, sizeof zeros);
+        fault_tried("SIGKILL at a file system call of a repair");
         result = cache_in_child(die_in_a_repair, &a);
         check(a.at, result == 0 || result == 128 + SIGKILL, "the child was killed or came through");
         check_after_a_repair(a.at);
+        fault_survived("SIGKILL at a file system call of a repair");
     }
     assert_true(a.at > 15);
 }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "support/cache_fixture.h"
+#include "support/fault_count.h"
 
 enum { NOBODY = 65534 };
 
@@ -197,5 +198,6 @@ int main(void)
         TEST(a_directory_where_no_file_can_be_made_is_an_open_failure),
         TEST(a_journal_left_behind_is_never_read_past),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return fault_tests("files and folders that may not be written or read", QN_COUNT(tests),
+                       cmocka_run_group_tests(tests, NULL, NULL));
 }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "support/cache_fixture.h"
+#include "support/fault_count.h"
 #include "support/fault_vfs.h"
 
 static char folder[64], file[128];
@@ -390,5 +391,6 @@ int main(void)
         TEST(a_child_has_a_connection_of_its_own_and_leaves_the_parents_alone),
         TEST(a_child_forked_inside_a_transaction_goes_without_a_database),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return fault_tests("a database held or made by others, a fork inside it", QN_COUNT(tests),
+                       cmocka_run_group_tests(tests, NULL, NULL));
 }

@@ -23,6 +23,7 @@
 #include "support/cache_fixture.h"
 #include "support/fake_driver.h"
 #include "support/fake_nvrtc.h"
+#include "support/fault_count.h"
 #include "support/runtime_fixture.h"
 
 enum { ASKERS = 12, WARM = 5, BUSY_MS = 200, PATIENCE_S = 100 };
@@ -616,5 +617,6 @@ int main(void)
         TEST(fr21_a_sealed_hit_needs_no_nvrtc_that_knows_the_device),
         TEST(fr21_a_real_nvrtc_is_not_asked_for_architectures_that_are_none),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return fault_tests("faults reported by users of other caches", QN_COUNT(tests),
+                       cmocka_run_group_tests(tests, NULL, NULL));
 }

@@ -19,6 +19,7 @@
 #include "runtime/private.h"
 #include "support/cache_fixture.h"
 #include "support/fake_nvrtc.h"
+#include "support/fault_count.h"
 #include "support/runtime_fixture.h"
 
 enum { PROCESSES = 32, KEYS = 20, FOREVER_MS = 600000, PATIENCE_S = 120 };
@@ -335,5 +336,6 @@ int main(void)
         TEST(the_lock_file_is_private_and_empty_whatever_the_umask),
         TEST(a_lock_file_that_cannot_be_opened_stops_nothing),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return fault_tests("compiles of other processes: killed, stopped, cancelled, locks refused", QN_COUNT(tests),
+                       cmocka_run_group_tests(tests, NULL, NULL));
 }

@@ -21,6 +21,7 @@
 #include "support/cache_fixture.h"
 #include "support/fake_driver.h"
 #include "support/fake_nvrtc.h"
+#include "support/fault_count.h"
 #include "support/fault_vfs.h"
 #include "support/runtime_fixture.h"
 
@@ -366,5 +367,6 @@ int main(void)
         TEST(a_child_makes_no_driver_call_when_it_closes),
         TEST(a_grandchild_opens_its_own_too),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return fault_tests("a fork while locks are held or a compile is in flight", QN_COUNT(tests),
+                       cmocka_run_group_tests(tests, NULL, NULL));
 }

@@ -11,15 +11,25 @@
 
 #include <cmocka.h>
 
+#include "quern/tune_subject.h"
 #include "support/cache_fixture.h"
-#include "support/check.h"
 #include "support/gpu.h"
 #include "tune/measure.h"
 #include "tune/results.h"
 
 static gpu g;
 
-enum { ROWS = 8, BUDGET_SECONDS = 6, SLACK_SECONDS = 20 };
+enum { BUDGET_SECONDS = 6, SLACK_SECONDS = 20 };
+
+// One range of sizes of one spec, as `quern tune` takes it.
+typedef struct tuned {
+    const tune_subject *subject;
+    quern_any_spec spec;
+    qn_space space;
+    _Alignas(16) unsigned char sizes[128];
+    device device;
+    quern *q; // that makes the ops which are checked
+} tuned;
 
 static void skip_without_device(void)
 {
@@ -35,58 +45,55 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static quern_softmax_topk_spec make_spec(void)
+static void tuned_make(tuned *t, const char *text, int64_t size)
 {
-    quern_softmax_topk_spec spec = QUERN_SOFTMAX_TOPK_SPEC_INIT;
-    spec.V = 8192, spec.K = 16, spec.in = QUERN_BF16;
-    return spec;
+    memset(t, 0, sizeof *t);
+    assert_int_equal(quern_spec_parse(text, &t->spec), QUERN_OK);
+    t->subject = tune_find_subject(t->spec.base.family);
+    assert_non_null(t->subject);
+    const qn_family *family = t->subject->family;
+    memcpy(t->sizes, &family->sizes_bytes, sizeof(size_t));
+    memcpy(t->sizes + family->sizes[0].offset, &size, sizeof size);
+    t->space = (qn_space){family, &t->spec.base, g.arch, family->bucket_of(t->sizes)};
+    assert_int_equal(device_look(0, &t->device), QUERN_OK);
 }
 
-// Every pattern of the hostile list on an op; the first difference.
+// Every hostile case on an op; the first difference.
 static quern_status check_op(void *user, const quern_op *op)
 {
-    const quern_softmax_topk_spec *spec = user;
-    qn_text report = QN_TEXT_INIT;
-    hostile_case c;
-    for (size_t i = 0; hostile_pattern(i, spec, 4, &c) && !report.length; i++) {
-        hostile_data data;
-        gpu_case device;
-        assert_true(hostile_data_make(&c, &data));
-        gpu_case_make(&g, &data, op, NULL, &device);
-        assert_int_equal(quern_softmax_topk(op, &device.args, NULL), QUERN_OK);
-        GPU_MUST(&g, cuCtxSynchronize());
-        gpu_case_download(&g, &device, &data);
-        check_case(&data, &report);
-        gpu_case_free(&g, &device);
-        hostile_data_free(&data);
-    }
-    quern_status status = report.length ? qn_fail(QUERN_INTERNAL, "%s", qn_text_string(&report)) : QUERN_OK;
-    qn_text_fini(&report);
-    return status;
+    const tuned *t = user;
+    return tune_check(t->subject, t->q, &t->device, &t->spec.base, op);
 }
 
-static void search_on_device(const qn_space *space, quern_softmax_topk_spec *spec, qn_search *search)
+static bool fill(void *user, const qn_tensor *tensor, size_t copy, void *host, size_t elements)
+{
+    const tuned *t = user;
+    return t->subject->fill && t->subject->fill(NULL, tensor, copy, host, elements);
+}
+
+static void search_on_device(tuned *t, qn_search *search)
 {
     quern_options scratch_options = QUERN_OPTIONS_INIT;
     quern *scratch = NULL;
     qn_measure *measure = NULL;
-    quern_softmax_topk_sizes sizes = QUERN_SOFTMAX_TOPK_SIZES_INIT;
     const qn_search_options options = {
         .seconds = BUDGET_SECONDS, .first_repeats = 5, .repeats = 20, .draws = 8, .seed = 1};
-    sizes.rows = ROWS;
     scratch_options.mode = QUERN_MODE_OFF;
     assert_int_equal(quern_open(&scratch_options, &scratch), QUERN_OK);
+    t->q = scratch;
     const qn_measure_options how = {.q = scratch,
                                     .driver = g.driver,
-                                    .space = space,
-                                    .sizes = &sizes,
+                                    .space = &t->space,
+                                    .sizes = t->sizes,
                                     .compile_threads = 8,
+                                    .most_copies = t->subject->most_copies ? t->subject->most_copies(t->sizes) : 0,
+                                    .fill = fill,
                                     .check = check_op,
-                                    .user = spec};
+                                    .user = t};
     if (qn_measure_open(&how, &measure) != QUERN_OK) fail_msg("%s", quern_message());
     const qn_timer timer = qn_measure_timer(measure);
     double began = seconds();
-    quern_status status = qn_search_run(space, &options, &timer, search);
+    quern_status status = qn_search_run(&t->space, &options, &timer, search);
     double took = seconds() - began;
     qn_measure_close(measure);
     quern_close(scratch);
@@ -120,60 +127,69 @@ static void put_results(const char *file, const qn_space *space, const qn_search
     qn_tune_list rows = QN_TUNE_LIST_INIT;
     quern_store store = cache_open(file);
     assert_int_equal(qn_fingerprint_read(g.driver, 0, &fingerprint), QUERN_OK);
-    const qn_tune_device device = qn_fingerprint_device(&fingerprint);
-    assert_int_equal(qn_tune_results(search, space, &device, "rows=8", 1, &rows), QUERN_OK);
+    const qn_tune_device here = qn_fingerprint_device(&fingerprint);
+    assert_int_equal(qn_tune_results(search, space, &here, "rows=8", 1, &rows), QUERN_OK);
     if (qn_sqlite_tune_put(&store, rows.row, rows.count, false, NULL) != QUERN_OK) fail_msg("%s", quern_message());
     qn_tune_list_fini(&rows);
     qn_sqlite_close(&store);
 }
 
-static void prepare_and_check(const char *file, quern_softmax_topk_spec *spec, const qn_config *winner)
+static void prepare_and_check(const char *file, tuned *t, const qn_config *winner)
 {
     quern_options options = QUERN_OPTIONS_INIT;
     quern *q = NULL;
     quern_op *op = NULL;
     quern_kernel_info info = QUERN_KERNEL_INFO_INIT;
-    quern_softmax_topk_sizes sizes = QUERN_SOFTMAX_TOPK_SIZES_INIT;
     qn_text config = QN_TEXT_INIT;
     options.cache_file = file;
-    sizes.rows = ROWS;
     assert_int_equal(quern_open(&options, &q), QUERN_OK);
-    if (quern_prepare(q, &spec->base, 0, &op) != QUERN_OK) fail_msg("%s", quern_message());
-    assert_int_equal(quern_op_describe(op, quern_op_variant_for(op, &sizes), 0, &info), QUERN_OK);
-    qn_config_write(&qn_family_softmax_topk, winner, &config);
+    t->q = q;
+    if (quern_prepare(q, &t->spec.base, 0, &op) != QUERN_OK) fail_msg("%s", quern_message());
+    assert_int_equal(quern_op_describe(op, quern_op_variant_for(op, t->sizes), 0, &info), QUERN_OK);
+    qn_config_write(t->subject->family, winner, &config);
     assert_string_equal(info.chosen, "tuned (this device)");
     assert_string_equal(info.config, qn_text_string(&config));
-    if (check_op(spec, op) != QUERN_OK) fail_msg("%s", quern_message());
+    if (check_op(t, op) != QUERN_OK) fail_msg("%s", quern_message());
     qn_text_fini(&config);
     quern_op_release(op);
     quern_close(q);
 }
 
-static void a_short_tune_ends_in_time_with_a_right_winner_that_prepare_takes(void **state)
+static void tune_shortly(const char *text, int64_t size)
 {
-    (void)state;
-    skip_without_device();
     char folder[64];
-    quern_softmax_topk_spec spec = make_spec();
-    quern_softmax_topk_sizes sizes = QUERN_SOFTMAX_TOPK_SIZES_INIT;
+    tuned t;
     qn_search search;
-    sizes.rows = ROWS;
-    const qn_space space = {&qn_family_softmax_topk, &spec.base, g.arch, qn_family_softmax_topk.bucket_of(&sizes)};
+    skip_without_device();
+    tuned_make(&t, text, size);
     cache_folder_make(folder);
 
-    search_on_device(&space, &spec, &search);
-    print_search(&space, &search);
-    put_results(cache_path(folder, "tuned.db"), &space, &search);
-    prepare_and_check(cache_path(folder, "tuned.db"), &spec, &search.trial[search.winner].config);
+    search_on_device(&t, &search);
+    print_search(&t.space, &search);
+    put_results(cache_path(folder, "tuned.db"), &t.space, &search);
+    prepare_and_check(cache_path(folder, "tuned.db"), &t, &search.trial[search.winner].config);
 
     qn_search_fini(&search);
     cache_folder_remove(folder);
+}
+
+static void a_short_tune_ends_in_time_with_a_right_winner_that_prepare_takes(void **state)
+{
+    (void)state;
+    tune_shortly("softmax_topk V=8192 K=16 in=bf16", 8);
+}
+
+static void so_does_one_of_gate(void **state)
+{
+    (void)state;
+    tune_shortly("gate E=256 K=8 in=f32 bias=1", 4096);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_short_tune_ends_in_time_with_a_right_winner_that_prepare_takes),
+        cmocka_unit_test(so_does_one_of_gate),
     };
     gpu_open(&g);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -304,6 +304,10 @@ static CUresult load(CUlibrary *out, const void *code, CUjit_option *jit, void *
     library *made = calloc(1, sizeof *made);
     if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
     if (!is_bad) qn_text_put(&made->image, code, bytes);
+    if (made->image.failed) {
+        free(made);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     made->is_bad = is_bad;
     made->arch = arch;
     fake_driver.live_libraries++;

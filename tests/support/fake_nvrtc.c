@@ -69,6 +69,7 @@ static void add_symbols(elf_writer *w, const char *entry)
     symbols[1].st_name = 1;
     qn_text_put(&strings, "", 1);
     qn_text_put(&strings, entry, strlen(entry) + 1);
+    w->out->failed |= strings.failed;
     size_t table = add_section(w, ".strtab", "", SHT_STRTAB, strings.bytes, strings.length);
     size_t at = add_section(w, ".symtab", "", SHT_SYMTAB, symbols, sizeof symbols);
     w->section[at].sh_link = (Elf64_Word)table;
@@ -115,6 +116,7 @@ void fake_cubin(const char *entry, int cc, const char *source, qn_text *image)
     size_t shared = (size_t)fake_nvrtc.shared_bytes + (cc >= 90 ? 1024 : 0); // with what the system keeps
     if (fake_nvrtc.shared_bytes) add_section(&w, ".nv.shared.", entry, SHT_NOBITS, "", shared);
     finish(&w, cc);
+    image->failed |= info.failed || w.names.failed;
     qn_text_fini(&info);
     qn_text_fini(&w.names);
 }
@@ -168,12 +170,20 @@ static nvrtcResult arch_list(int *archs)
 static nvrtcResult create(nvrtcProgram *out, const char *source, const char *name, int headers,
                           const char *const *texts, const char *const *names)
 {
-    (void)texts, (void)names;
-    if (!source || headers) return NVRTC_ERROR_INVALID_INPUT;
+    if (!source || headers < 0 || (headers && (!texts || !names))) return NVRTC_ERROR_INVALID_INPUT;
     program *p = calloc(1, sizeof *p);
     if (!p) return NVRTC_ERROR_OUT_OF_MEMORY;
-    p->source = qn_strdup(source);
+    qn_text all = QN_TEXT_INIT; // headers are content: another one makes another image
+    qn_text_puts(&all, source);
+    for (int i = 0; i < headers; i++) qn_text_putf(&all, "\n// %s\n%s", names[i], texts[i]);
+    p->source = all.bytes;
     p->name = qn_strdup(name ? name : "default_program");
+    if (!p->source || !p->name) {
+        free(p->source);
+        free(p->name);
+        free(p);
+        return NVRTC_ERROR_OUT_OF_MEMORY;
+    }
     fake_nvrtc.programs++;
     *out = (nvrtcProgram)p;
     return NVRTC_SUCCESS;
@@ -258,6 +268,7 @@ static nvrtcResult make(program *p, int count, const char *const *options)
     }
     find_entry(p->source, entry);
     fake_cubin(entry, cc, p->source, &p->image);
+    if (p->image.failed) return NVRTC_ERROR_OUT_OF_MEMORY;
     fake_nvrtc.finished++;
     return NVRTC_SUCCESS;
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <sqlite3.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@ typedef struct fault_file {
 static sqlite3_vfs *real_vfs;
 static fault_plan plan;
 static int64_t count;
+static _Atomic int64_t reads;
 
 void fault_vfs_set(fault_plan new_plan)
 {
@@ -26,6 +28,11 @@ void fault_vfs_set(fault_plan new_plan)
 int64_t fault_vfs_count(void)
 {
     return count;
+}
+
+int64_t fault_vfs_count_reads(void)
+{
+    return atomic_exchange(&reads, 0);
 }
 
 // Counts a call; true if it is one at which something happens.
@@ -57,6 +64,7 @@ static int file_close(sqlite3_file *file)
 
 static int file_read(sqlite3_file *file, void *bytes, int n, sqlite3_int64 at)
 {
+    reads++;
     return real_of(file)->pMethods->xRead(real_of(file), bytes, n, at);
 }
 

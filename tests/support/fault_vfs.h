@@ -31,5 +31,6 @@ typedef struct fault_plan {
 void fault_vfs_install(void);
 void fault_vfs_set(fault_plan plan); // and counts from 0; fault_vfs_set((fault_plan){0}) = no fault
 int64_t fault_vfs_count(void);
+int64_t fault_vfs_count_reads(void); // of files, since the last call of this
 
 #endif

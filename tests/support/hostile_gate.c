@@ -242,6 +242,16 @@ static const struct {
     {"g7", "gate E=96 K=12 in=f32 act=sigmoid bias=1 n_group=32 topk_group=7", HOSTILE_GPU, 70},
 };
 
+bool gate_pattern(size_t index, const quern_gate_spec *spec, int64_t N, gate_case *c)
+{
+    if (index >= QN_COUNT(patterns)) return false;
+    *c = (gate_case){.tags = HOSTILE_GPU, .spec = *spec, .N = N, .seed = index, .fill = patterns[index].fill};
+    c->fill_bias = patterns[index].bias, c->p = patterns[index].p, c->q = patterns[index].q;
+    snprintf(c->name, sizeof c->name, "%s", patterns[index].name);
+    if (quern_spec_format(&spec->base, c->text, sizeof c->text) != QUERN_OK) c->text[0] = 0;
+    return true;
+}
+
 static void add_patterns(list *l)
 {
     for (size_t b = 0; b < QN_COUNT(bases); b++) {

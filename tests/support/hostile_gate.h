@@ -37,6 +37,8 @@ struct gate_case {
 // The list, made at the first call (not from several threads); lives as long as the process.
 const gate_case *gate_cases(size_t *count);
 gate_case gate_draw(uint64_t seed);
+// Pattern number index on a spec (for the tuner); false: there are no more.
+bool gate_pattern(size_t index, const quern_gate_spec *spec, int64_t N, gate_case *c);
 bool gate_wanted(const gate_case *c, unsigned tag); // and $QUERN_TEST_CASE is in its name, when that is set
 
 enum { GATE_LOGITS, GATE_BIAS, GATE_GIVEN, GATE_INPUTS, GATE_WEIGHTS = GATE_INPUTS, GATE_IDS, GATE_BUFFERS };

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -282,6 +283,67 @@ static void past_the_cap_the_least_recently_used_go(void **state)
     qn_sqlite_close(&capped);
 }
 
+// Whatever else happens to the images between two puts: the cap holds, and eviction leaves 90 %.
+static void the_cap_holds_though_others_and_removals_change_the_sum(void **state)
+{
+    place *p = *state;
+    qn_sqlite_options options = cache_options(p->file);
+    quern_store capped, other;
+    cache_sample sample;
+
+    options.cap_bytes = 100000; // twenty samples of 5000 bytes
+    assert_int_equal(qn_sqlite_open(&options, &capped), QUERN_OK);
+    for (int i = 1; i <= 19; i++) assert_int_equal(cache_put(&capped, i), QUERN_OK);
+    cache_sample_make(&sample, 3, 5000);
+    assert_int_equal(capped.remove(capped.self, &sample.record), QUERN_OK);
+    cache_sample_free(&sample);
+    for (int i = 20; i <= 21; i++) assert_int_equal(cache_put(&capped, i), QUERN_OK);
+    assert_int_equal(cache_count(&capped), 20);
+
+    other = cache_open(p->file); // without a cap
+    for (int i = 100; i < 110; i++) assert_int_equal(cache_put(&other, i), QUERN_OK);
+    qn_sqlite_close(&other);
+    assert_int_equal(cache_put(&capped, 22), QUERN_OK);
+    assert_int_equal(cache_count(&capped), 18);
+    for (int i = 23; i < 60; i++) {
+        assert_int_equal(cache_put(&capped, i), QUERN_OK);
+        int count = cache_count(&capped);
+        assert_true(count >= 18 && count <= 20);
+    }
+    qn_sqlite_close(&capped);
+}
+
+static int sums; // of all images, that connections were asked for
+
+static int count_sum(unsigned kind, void *user, void *statement, void *sql)
+{
+    (void)kind, (void)user, (void)statement;
+    sums += strstr(sql, "sum(length(image))") != NULL;
+    return 0;
+}
+
+static int watch(sqlite3 *db, char **message, const void *api)
+{
+    (void)message, (void)api;
+    return sqlite3_trace_v2(db, SQLITE_TRACE_STMT, count_sum, NULL);
+}
+
+static void near_the_cap_the_images_are_summed_once_and_not_at_every_put(void **state)
+{
+    place *p = *state;
+    qn_sqlite_options options = cache_options(p->file);
+    quern_store capped;
+
+    options.cap_bytes = 200000;
+    assert_int_equal(sqlite3_auto_extension((void (*)(void))watch), SQLITE_OK);
+    sums = 0;
+    assert_int_equal(qn_sqlite_open(&options, &capped), QUERN_OK);
+    for (int i = 1; i <= 200; i++) assert_int_equal(cache_put(&capped, i), QUERN_OK);
+    sqlite3_reset_auto_extension();
+    assert_int_equal(sums, 1);
+    qn_sqlite_close(&capped);
+}
+
 static void an_image_larger_than_the_cap_is_refused_and_evicts_nothing(void **state)
 {
     place *p = *state;
@@ -318,6 +380,8 @@ int main(void)
         TEST(a_hit_writes_nothing_but_the_days_first_use),
         TEST(a_last_use_in_the_future_comes_back_to_today),
         TEST(past_the_cap_the_least_recently_used_go),
+        TEST(the_cap_holds_though_others_and_removals_change_the_sum),
+        TEST(near_the_cap_the_images_are_summed_once_and_not_at_every_put),
         TEST(an_image_larger_than_the_cap_is_refused_and_evicts_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

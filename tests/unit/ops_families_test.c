@@ -49,6 +49,16 @@ static const qn_field *field_of(const qn_field *fields, size_t count, const char
     return NULL;
 }
 
+// Whether an axis is one of these fields, or one more than it.
+static bool is_axis_of(const qn_field *fields, size_t count, const char *axis)
+{
+    int64_t plus;
+    for (size_t i = 0; i < count; i++) {
+        if (qn_axis_is(axis, fields[i].name, &plus)) return true;
+    }
+    return false;
+}
+
 static void check_tensor(const qn_family *family, const qn_tensor *tensor)
 {
     size_t rank = 0;
@@ -57,14 +67,18 @@ static void check_tensor(const qn_family *family, const qn_tensor *tensor)
     assert_true(tensor->pointer_offset >= sizeof(quern_args) &&
                 tensor->pointer_offset + sizeof(void *) <= family->args_bytes);
     if (tensor->flag) assert_non_null(field_of(family->fields, family->field_count, tensor->flag));
+    if (tensor->choice) assert_non_null(field_of(family->fields, family->field_count, tensor->choice));
     if (tensor->dtype == QUERN_DTYPE_NONE) {
         assert_non_null(tensor->dtype_field);
         assert_int_equal(field_of(family->fields, family->field_count, tensor->dtype_field)->type, QN_ENUM);
     }
     for (; tensor->axes[rank]; rank++) {
-        bool is_size = field_of(family->sizes, family->size_count, tensor->axes[rank]) != NULL;
-        bool is_field = field_of(family->fields, family->field_count, tensor->axes[rank]) != NULL;
-        if (!is_size && !is_field) fail_msg("%s: axis %s is neither size nor field", tensor->name, tensor->axes[rank]);
+        bool is_size = is_axis_of(family->sizes, family->size_count, tensor->axes[rank]);
+        bool is_field = is_axis_of(family->fields, family->field_count, tensor->axes[rank]);
+        quern_any_spec any = {.base = {sizeof any, family->name}};
+        bool is_length = family->axis_length && family->axis_length(&any.base, tensor->axes[rank]) >= 0;
+        if (!is_size && !is_field && !is_length)
+            fail_msg("%s: axis %s is neither size nor field", tensor->name, tensor->axes[rank]);
     }
     assert_in_range(rank, 1, QN_MAX_RANK);
     for (size_t axis = 0; axis + 1 < rank; axis++) {

@@ -222,6 +222,29 @@ static void the_judge_refuses_what_is_wrong(void **state)
     }
 }
 
+// The choice is made: a bias, which counts for nothing else, need not even be there, and is not read.
+static void a_bias_beside_given_ids_is_neither_needed_nor_read(void **state)
+{
+    (void)state;
+    quern_gate_spec spec = QUERN_GATE_SPEC_INIT;
+    quern_gate_args args = QUERN_GATE_ARGS_INIT;
+    float logits[8] = {1, 2, 3, 4, 5, 6, 7, 8}, bias[8] = {NAN, NAN, NAN, NAN}, plain[2], biased[2];
+    int32_t given[2] = {3, 1};
+    spec.E = 8, spec.K = 2, spec.in = QUERN_F32, spec.given_ids = 1;
+    args.N = 1, args.logits = logits, args.given_ids = given, args.weights = plain;
+    assert_int_equal(quern_reference(&spec.base, &args.base), QUERN_OK);
+    spec.bias = 1;
+    args.weights = biased;
+    assert_int_equal(quern_reference(&spec.base, &args.base), QUERN_OK);
+    assert_memory_equal(plain, biased, sizeof plain);
+    args.bias = bias;
+    assert_int_equal(quern_reference(&spec.base, &args.base), QUERN_OK);
+    assert_memory_equal(plain, biased, sizeof plain);
+    spec.given_ids = 0, args.bias = NULL;
+    args.ids = given;
+    assert_int_equal(quern_reference(&spec.base, &args.base), QUERN_MISSING_ARGUMENT);
+}
+
 static void the_judge_refuses_an_expert_of_a_dropped_group(void **state)
 {
     (void)state;
@@ -254,6 +277,7 @@ int main(void)
         cmocka_unit_test(given_ids_may_repeat_or_be_no_expert),
         cmocka_unit_test(an_expert_that_nothing_names_needs_no_ids),
         cmocka_unit_test(the_judge_refuses_what_is_wrong),
+        cmocka_unit_test(a_bias_beside_given_ids_is_neither_needed_nor_read),
         cmocka_unit_test(the_judge_refuses_an_expert_of_a_dropped_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -87,10 +87,10 @@ static void a_spec_becomes_cubins_that_the_next_quern_finds(void **state)
 // With the fake driver, so that the kernel comes through prepare as on a device.
 static quern_status prepare_source(quern *q, const char *source)
 {
-    quern_custom custom = QUERN_CUSTOM_INIT;
+    quern_source custom = QUERN_SOURCE_INIT;
     quern_kernel *kernel = NULL;
     custom.source = source, custom.entry = "mine", custom.threads = 32, custom.parameter_bytes = 8;
-    quern_status status = quern_prepare_custom(q, &custom, 0, &kernel);
+    quern_status status = quern_prepare_source(q, &custom, 0, &kernel);
     quern_kernel_release(kernel);
     return status;
 }
@@ -106,7 +106,7 @@ static void a_compile_error_shows_the_compilers_log_and_the_options(void **state
 
     assert_int_equal(prepare_source(q, "extern \"C\" __global__ void mine(int *x) { *x = nonsense; }"),
                      QUERN_COMPILE_FAILED);
-    static const char *const parts[] = {"nonsense", "--gpu-architecture=sm_90a", "custom mine"};
+    static const char *const parts[] = {"nonsense", "--gpu-architecture=sm_90a", "source mine"};
     for (size_t i = 0; i < QN_COUNT(parts); i++) assert_non_null(strstr(quern_message(), parts[i]));
     assert_int_equal(prepare_source(q, "extern \"C\" __global__ void mine(int *x) { *x = 1; }"), QUERN_OK);
 

@@ -379,6 +379,26 @@ static void a_busy_store_is_waited_for_once_not_once_a_kernel(void **state)
     quern_close(q);
 }
 
+// A store built against another header: a record that ends before its image, one longer than any, one that is none.
+static void a_record_whose_size_is_not_a_records_is_not_used(void **state)
+{
+    static const size_t sizes[] = {0, 7, offsetof(quern_record, image), 1 << 20};
+    (void)state;
+    for (size_t i = 0; i < QN_COUNT(sizes); i++) {
+        quern *q = open_on_store(QUERN_MODE_NORMAL, QUERN_TOOLCHAIN_ANY);
+        obtain_ok(q, (int)i);
+        quern_close(q);
+        store.row[i].size = sizes[i];
+        int before = fake_nvrtc.compiles;
+
+        q = open_on_store(QUERN_MODE_NORMAL, QUERN_TOOLCHAIN_ANY);
+        obtain_ok(q, (int)i);
+        assert_int_equal(fake_nvrtc.compiles, before + 1);
+        assert_int_equal(runtime_counters(q).bad_rows, 1);
+        quern_close(q);
+    }
+}
+
 static void a_bad_sum_is_a_miss_that_is_made_good(void **state)
 {
     (void)state;
@@ -641,6 +661,7 @@ int main(void)
         TEST(a_store_that_fails_is_counted_and_warned_of_once),
         TEST(a_failing_store_leaves_the_threads_message_alone),
         TEST(a_busy_store_is_waited_for_once_not_once_a_kernel),
+        TEST(a_record_whose_size_is_not_a_records_is_not_used),
         TEST(a_bad_sum_is_a_miss_that_is_made_good),
         TEST(an_image_that_is_no_cubin_is_a_miss),
         TEST(another_kernels_row_under_our_hash_is_never_served_nor_removed),

@@ -139,6 +139,19 @@ static void inputs_rotate_and_hold_numbers(void **state)
     qn_measure_close(m);
 }
 
+static void no_more_sets_of_inputs_are_made_than_are_wanted(void **state)
+{
+    fixture *f = *state;
+    qn_timing timing;
+    f->options.most_copies = 3;
+    qn_measure *m = open_measure(f);
+    const qn_timer timer = qn_measure_timer(m);
+    if (timer.measure(timer.self, &f->own, 5, 0, &timing) != QUERN_OK) fail_msg("%s", quern_message());
+    assert_int_equal(seen.logits_count, 3);
+    assert_true(seen.launches >= 20);
+    qn_measure_close(m);
+}
+
 static void a_candidate_that_does_not_compile_is_its_own_failure(void **state)
 {
     fixture *f = *state;
@@ -277,6 +290,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(inputs_rotate_and_hold_numbers),
+        TEST(no_more_sets_of_inputs_are_made_than_are_wanted),
         TEST(a_candidate_that_does_not_compile_is_its_own_failure),
         TEST(announced_configurations_compile_each_once),
         TEST(what_is_announced_anew_replaces_what_waits),

@@ -78,9 +78,10 @@ def chosen(families: dict[str, Any], words: str) -> set[str]:
 
 def load_families() -> dict[str, Any]:
     """Each family's module: peers(), missing(), answer(request, inputs, arrays, names)."""
+    import attention
     import softmax_topk
 
-    return {"softmax_topk": softmax_topk}
+    return {"softmax_topk": softmax_topk, "attention": attention}
 
 
 def hello(families: dict[str, Any], names: set[str]) -> Message:

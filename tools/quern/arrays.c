@@ -24,6 +24,8 @@ static size_t index_of(const arrays *a, const char *name, size_t length)
 const bound_tensor *arrays_find(const arrays *a, const char *name, size_t length)
 {
     size_t i = index_of(a, name, length);
+    for (size_t k = i; k < a->tensor_count; k++)
+        if (a->tensor[k].given && strcmp(a->tensor[k].tensor->name, a->tensor[i].tensor->name) == 0) i = k;
     return i < a->tensor_count ? &a->tensor[i] : NULL;
 }
 
@@ -61,7 +63,7 @@ static quern_status bind_word(arrays *a, const char *spec_text, const char *word
     bound_tensor *t = &a->tensor[index];
     if (t->file) return qn_fail(QUERN_UNKNOWN_ARGUMENT, "%s is given twice", t->tensor->name);
     t->file = equals + 1;
-    if (!t->tensor->flag) return QUERN_OK;
+    if (!t->tensor->flag || qn_spec_number(a->family, &a->spec.base, t->tensor->flag)) return QUERN_OK;
     if (text_says_zero(spec_text, t->tensor->flag))
         return qn_fail(QUERN_CONFLICT, "%s=%s is given, but the spec says %s=0", t->tensor->name, t->file,
                        t->tensor->flag);
@@ -94,7 +96,25 @@ static bool same_file(const char *a, const char *b)
     return folder_of(a, &x) && folder_of(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-// Every input that the spec needs has a file, and no two tensors share one.
+// Of the entries of one name, the one with the shape that the spec chose gets the file.
+static void move_file(arrays *a, bound_tensor *from)
+{
+    for (size_t i = 0; i < a->tensor_count; i++) {
+        bound_tensor *to = &a->tensor[i];
+        if (to == from || !to->given || strcmp(to->tensor->name, from->tensor->name) != 0) continue;
+        to->file = from->file;
+        from->file = NULL;
+        return;
+    }
+}
+
+// One file may be two inputs of one type: cu_q and cu_k.
+static bool both_read(const bound_tensor *a, const bound_tensor *b)
+{
+    return a->tensor->direction == QN_INPUT && b->tensor->direction == QN_INPUT && a->dtype == b->dtype;
+}
+
+// Every input that the spec needs has a file, and no output shares one.
 static quern_status check_files(const arrays *a)
 {
     for (size_t i = 0; i < a->tensor_count; i++) {
@@ -105,7 +125,7 @@ static quern_status check_files(const arrays *a)
         if (t->given && !t->file && t->tensor->direction == QN_INPUT)
             return qn_fail(QUERN_UNKNOWN_ARGUMENT, "%s=FILE.npy is needed: %s", t->tensor->name, t->tensor->doc);
         for (size_t k = 0; k < i && t->file; k++)
-            if (a->tensor[k].file && same_file(a->tensor[k].file, t->file))
+            if (a->tensor[k].file && !both_read(&a->tensor[k], t) && same_file(a->tensor[k].file, t->file))
                 return qn_fail(QUERN_UNKNOWN_ARGUMENT, "%s and %s are the same file, %s", a->tensor[k].tensor->name,
                                t->tensor->name, t->file);
     }
@@ -125,22 +145,27 @@ quern_status arrays_bind(const char *spec_text, char *const *words, size_t word_
         a->tensor[i].writer.descriptor = -1;
     }
     for (size_t i = 0; i < word_count; i++) QN_TRY(bind_word(a, spec_text, words[i]));
-    QN_TRY(quern_spec_check(&a->spec.base));
+    quern_any_spec full;
+    QN_TRY(qn_spec_complete(&a->spec.base, &a->family, &full));
+    a->spec = full;
     for (size_t i = 0; i < a->tensor_count; i++) {
         bound_tensor *t = &a->tensor[i];
         t->given = qn_tensor_is_given(a->family, &a->spec.base, t->tensor);
         t->dtype = qn_tensor_dtype(a->family, &a->spec.base, t->tensor);
     }
+    for (size_t i = 0; i < a->tensor_count; i++)
+        if (a->tensor[i].file && !a->tensor[i].given) move_file(a, &a->tensor[i]);
     QN_TRY(check_files(a));
     return quern_spec_format(&a->spec.base, a->spec_text, sizeof a->spec_text);
 }
 
 // ---- shapes
 
-static int64_t *size_of(arrays *a, const char *axis)
+static int64_t *size_of(arrays *a, const char *axis, int64_t *plus)
 {
     for (size_t i = 0; i < a->family->size_count; i++)
-        if (strcmp(a->family->sizes[i].name, axis) == 0) return &a->size[i];
+        if (qn_axis_is(axis, a->family->sizes[i].name, plus)) return &a->size[i];
+    *plus = 0;
     return NULL;
 }
 
@@ -173,9 +198,9 @@ static quern_status match_axes(arrays *a, const bound_tensor *t, const npy_shape
     if (found->rank != rank_of(t->tensor)) return bad_shape(a, t, found, NULL, 0);
     for (size_t i = 0; i < found->rank; i++) {
         const char *axis = t->tensor->axes[i];
-        int64_t *size = size_of(a, axis);
-        if (size && *size < 0) *size = found->extent[i];
-        int64_t needed = size ? *size : qn_spec_number(a->family, &a->spec.base, axis);
+        int64_t plus, *size = size_of(a, axis, &plus);
+        if (size && *size < 0 && found->extent[i] >= plus) *size = found->extent[i] - plus;
+        int64_t needed = size ? *size + plus : qn_spec_number(a->family, &a->spec.base, axis);
         if (found->extent[i] != needed) return bad_shape(a, t, found, axis, needed);
     }
     return QUERN_OK;
@@ -205,7 +230,8 @@ static quern_status make_output(arrays *a, bound_tensor *t)
 {
     t->shape.rank = rank_of(t->tensor);
     for (size_t i = 0; i < t->shape.rank; i++) {
-        const int64_t *size = size_of(a, t->tensor->axes[i]);
+        int64_t plus;
+        const int64_t *size = size_of(a, t->tensor->axes[i], &plus);
         t->shape.extent[i] = size ? *size : qn_spec_number(a->family, &a->spec.base, t->tensor->axes[i]);
         if (t->shape.extent[i] < 0)
             return qn_fail(QUERN_MISSING_ARGUMENT, "the size %s follows from no input", t->tensor->axes[i]);
@@ -223,10 +249,12 @@ static quern_status fill_args(arrays *a)
     char *at = (char *)a->args;
     a->args->size = a->family->args_bytes;
     a->args->family = a->family->name;
-    for (size_t i = 0; i < a->family->size_count; i++)
-        memcpy(at + a->family->size_args_offset[i], &a->size[i], sizeof a->size[i]);
+    for (size_t i = 0; i < a->family->size_count; i++) {
+        int64_t size = a->size[i] < 0 ? 0 : a->size[i]; // of no tensor in this spec
+        memcpy(at + a->family->size_args_offset[i], &size, sizeof size);
+    }
     for (size_t i = 0; i < a->tensor_count; i++)
-        memcpy(at + a->tensor[i].tensor->pointer_offset, &a->tensor[i].data, sizeof(void *));
+        if (a->tensor[i].given) memcpy(at + a->tensor[i].tensor->pointer_offset, &a->tensor[i].data, sizeof(void *));
     return QUERN_OK;
 }
 
@@ -247,9 +275,17 @@ quern_status arrays_store(arrays *a)
     for (size_t i = 0; i < a->tensor_count; i++) {
         bound_tensor *t = &a->tensor[i];
         if (t->writer.temporary) QN_TRY(npy_writer_write(&t->writer, t->dtype, &t->shape, t->data));
+        if (t->writer.temporary) QN_TRY(npy_writer_close(&t->writer));
     }
-    for (size_t i = 0; i < a->tensor_count; i++)
-        if (a->tensor[i].writer.temporary) QN_TRY(npy_writer_commit(&a->tensor[i].writer));
+    int moved = 0;
+    for (size_t i = 0; i < a->tensor_count; i++) {
+        if (!a->tensor[i].writer.temporary) continue;
+        quern_status status = npy_writer_commit(&a->tensor[i].writer);
+        if (status != QUERN_OK && moved)
+            return qn_fail_in(status, "%d of the outputs before this one are in their places", moved);
+        QN_TRY(status);
+        moved++;
+    }
     return QUERN_OK;
 }
 

@@ -7,7 +7,7 @@
 #include "npy.h"
 #include "ops/family.h"
 
-enum { ARRAYS_MAX_TENSORS = 24, ARRAYS_MAX_SIZES = 8 };
+enum { ARRAYS_MAX_TENSORS = 24, ARRAYS_MAX_SIZES = 16 };
 
 typedef struct bound_tensor {
     const qn_tensor *tensor;
@@ -38,7 +38,9 @@ quern_status arrays_bind(const char *spec_text, char *const *words, size_t word_
 // the outputs' temporary files.
 quern_status arrays_load(arrays *a);
 
-// Writes the outputs that were named: all of them, or on failure none.
+// Writes the outputs that were named. All are complete beside their places before the first is moved into its place, so
+// that a full disk changes none. The moves themselves are one after another: should one fail, or the machine stop
+// between two, those before it are done, each whole; the message then names the one that failed and how many are done.
 quern_status arrays_store(arrays *a);
 
 void arrays_fini(arrays *a);

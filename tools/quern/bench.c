@@ -9,6 +9,7 @@
 
 #include "base/path.h"
 #include "cuda/nvrtc.h"
+#include "ops/family.h"
 
 static const struct {
     const char *name;
@@ -16,6 +17,9 @@ static const struct {
 } benches[] = {
     {"softmax_topk", bench_softmax_topk},
     {"gate", bench_gate},
+    {"attention", bench_attention},
+    {"router", bench_router},
+    {"indexer", bench_indexer},
     {"runtime", bench_runtime},
     {"first-launch", bench_first_launch},
 };
@@ -23,6 +27,9 @@ static const struct {
 static const char text[] =
     "softmax_topk   time a call on a GPU, beside a plain read of the same bytes\n"
     "gate           time a call on a GPU\n"
+    "attention      time a call on a GPU\n"
+    "router         time a call on a GPU\n"
+    "indexer        time a call on a GPU\n"
     "runtime        what the library itself costs: look-up, launch, first launch of a process, compile times\n"
     "first-launch   one sample of runtime's first launch, in this process\n"
     "'quern bench NAME --help' lists the options of each.\n";
@@ -30,13 +37,25 @@ static const char text[] =
 int command_bench(int argc, char **argv)
 {
     const command_option options[] = {COMMAND_OPTION_END};
-    const command_syntax syntax = {"quern bench softmax_topk|gate|runtime|first-launch [options]", text, options};
+    const command_syntax syntax = {"quern bench softmax_topk|gate|attention|router|indexer|runtime|first-launch [options]", text, options};
     int exit_status;
     for (size_t i = 0; i < QN_COUNT(benches); i++)
         if (argc > 1 && strcmp(argv[1], benches[i].name) == 0) return benches[i].run(argc - 1, argv + 1);
     if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
-    if (argc < 2) return command_usage("which bench? softmax_topk, gate, runtime and first-launch are known");
-    return command_usage("there is no bench '%s': softmax_topk, gate, runtime and first-launch are known", argv[1]);
+    if (argc < 2) return command_usage("which bench? softmax_topk, gate, attention, router, indexer, runtime and first-launch are known");
+    return command_usage("there is no bench '%s': softmax_topk, gate, attention, router, indexer, runtime and first-launch are known", argv[1]);
+}
+
+quern_status bench_check_spec(const char *spec_text, const char *family, const char *config_text)
+{
+    quern_any_spec spec;
+    const qn_family *found;
+    qn_config config;
+    QN_TRY(quern_spec_parse(spec_text, &spec));
+    if (family && strcmp(spec.base.family, family) != 0)
+        return qn_fail(QUERN_BAD_VALUE, "'%s' is not a spec of the family %s", spec_text, family);
+    QN_TRY(qn_family_find(spec.base.family, &found));
+    return config_text ? qn_config_parse(found, config_text, &config) : QUERN_OK;
 }
 
 quern_status bench_open(const command_settings *settings, int ordinal, int repeats, bench *out)

@@ -12,6 +12,9 @@
 
 int bench_softmax_topk(int argc, char **argv);
 int bench_gate(int argc, char **argv);
+int bench_attention(int argc, char **argv);
+int bench_router(int argc, char **argv);
+int bench_indexer(int argc, char **argv);
 int bench_runtime(int argc, char **argv);
 int bench_first_launch(int argc, char **argv);
 
@@ -22,6 +25,9 @@ typedef struct bench {
     int repeats;
 } bench;
 
+// Before a GPU is looked for: whether a spec is one, of this family (NULL: any), and a configuration's text, which may be
+// NULL, one of that family's.
+quern_status bench_check_spec(const char *spec_text, const char *family, const char *config_text);
 quern_status bench_open(const command_settings *settings, int ordinal, int repeats, bench *b);
 void bench_close(bench *b);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs of the benches, made on the device by a kernel of its own (quern_prepare_custom), or tiled from a file.
+// Inputs of the benches, made on the device by a kernel of its own (quern_prepare_source), or tiled from a file.
 #include <string.h>
 
 #include "bench.h"
@@ -93,8 +93,9 @@ static quern_status fill(const bench *b, const bench_data *data, const quern_ker
                          (int)qn_dtype_bytes(data->dtype),
                          data->dtype == QUERN_BF16,
                          (unsigned)c + 1};
-        const uint32_t grid[3] = {4 * (uint32_t)b->device.sm_count, 1, 1};
-        QN_TRY(quern_launch_packed(kernel, grid, &p, sizeof p, b->stream));
+        quern_geometry geometry = QUERN_GEOMETRY_INIT;
+        geometry.grid[0] = 4 * (uint32_t)b->device.sm_count;
+        QN_TRY(quern_launch_packed(kernel, &geometry, &p, sizeof p, b->stream));
     }
     DEVICE_TRY(&b->device, cuStreamSynchronize, b->stream);
     return QUERN_OK;
@@ -102,13 +103,13 @@ static quern_status fill(const bench *b, const bench_data *data, const quern_ker
 
 static quern_status make_random(const bench *b, const bench_data *data)
 {
-    quern_custom custom = QUERN_CUSTOM_INIT;
+    quern_source custom = QUERN_SOURCE_INIT;
     quern_kernel *kernel;
     custom.source = fill_source;
     custom.entry = "quern_bench_fill";
     custom.threads = 256;
     custom.parameter_bytes = sizeof(fill_params);
-    QN_TRY(quern_prepare_custom(b->q, &custom, b->device.ordinal, &kernel));
+    QN_TRY(quern_prepare_source(b->q, &custom, b->device.ordinal, &kernel));
     quern_status status = fill(b, data, kernel);
     quern_kernel_release(kernel);
     return status;

@@ -71,9 +71,8 @@ static quern_status one_sample(const char *spec_text, const char *db, int ordina
     quern_any_spec spec;
     quern_counters counters = QUERN_COUNTERS_INIT;
     first f = {.args = QUERN_SOFTMAX_TOPK_ARGS_INIT};
+    QN_TRY(bench_check_spec(spec_text, "softmax_topk", NULL));
     QN_TRY(quern_spec_parse(spec_text, &spec));
-    if (strcmp(spec.base.family, "softmax_topk") != 0)
-        return qn_fail(QUERN_BAD_VALUE, "first-launch measures a spec of softmax_topk");
     QN_TRY(device_open(ordinal, &f.device));
     quern_status status = sample(&f, (const quern_softmax_topk_spec *)&spec, db, ms);
     if (status == QUERN_OK) quern_get_counters(f.q, &counters);

@@ -189,8 +189,6 @@ static quern_status run_spec(gate_bench *t, const char *spec_text)
     for (size_t i = 0; i < t->N_count; i++) {
         gate_run r = {.t = t};
         QN_TRY(quern_spec_parse(spec_text, &r.any));
-        if (strcmp(r.any.base.family, "gate") != 0)
-            return qn_fail(QUERN_WRONG_FAMILY, "--spec: '%s' is not of the family gate", spec_text);
         r.spec = (const quern_gate_spec *)&r.any;
         QN_TRY(quern_spec_format(&r.any.base, r.spec_text, sizeof r.spec_text));
         quern_status status = time_run(&r, t->N[i]);
@@ -249,6 +247,9 @@ static int run_bench(gate_bench *t, const char *where, int64_t repeats)
     int ordinal;
     if (!device_parse(where, &ordinal)) return command_usage("--device %s: gpu or gpu:N is needed", where);
     quern_status status = parse_tokens(t);
+    for (size_t i = 0; status == QUERN_OK && !t->spec_text && t->config_text && i < QN_COUNT(specs); i++)
+        status = bench_check_spec(specs[i], "gate", t->config_text);
+    if (status == QUERN_OK && t->spec_text) status = bench_check_spec(t->spec_text, "gate", t->config_text);
     if (status == QUERN_OK) status = bench_open(&t->settings, ordinal, (int)repeats, &t->bench);
     if (status != QUERN_OK) return command_status(status);
     t->table = table_create(columns, QN_COUNT(columns));

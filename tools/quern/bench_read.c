@@ -38,27 +38,27 @@ typedef struct read_case {
     const bench_data *data;
     const quern_kernel *kernel;
     read_params params;
-    uint32_t grid[3];
+    quern_geometry geometry;
 } read_case;
 
 static quern_status enqueue(void *user, size_t index, CUstream stream)
 {
     read_case *c = user;
     c->params.from = (const void *)(uintptr_t)bench_data_copy(c->data, index);
-    return quern_launch_packed(c->kernel, c->grid, &c->params, sizeof c->params, stream);
+    return quern_launch_packed(c->kernel, &c->geometry, &c->params, sizeof c->params, stream);
 }
 
 static quern_status prepare(const bench *b, const struct shape *shape, quern_kernel **kernel)
 {
     qn_text text = QN_TEXT_INIT;
-    quern_custom custom = QUERN_CUSTOM_INIT;
+    quern_source custom = QUERN_SOURCE_INIT;
     qn_text_putf(&text, "#define THREADS %d\n#define UNROLL %d\n%s", shape->threads, shape->unroll, source);
     custom.source = qn_text_string(&text);
     custom.entry = "quern_bench_read";
     custom.threads = shape->threads;
     custom.parameter_bytes = sizeof(read_params);
     quern_status status = qn_text_check(&text);
-    if (status == QUERN_OK) status = quern_prepare_custom(b->q, &custom, b->device.ordinal, kernel);
+    if (status == QUERN_OK) status = quern_prepare_source(b->q, &custom, b->device.ordinal, kernel);
     qn_text_fini(&text);
     return status;
 }
@@ -71,8 +71,8 @@ static quern_status time_shape(const bench *b, const bench_data *data, const str
     uint32_t most = (uint32_t)(shape->ctas * b->device.sm_count);
     unsigned long long needed = (count + (unsigned)shape->threads - 1) / (unsigned)shape->threads;
     QN_TRY(prepare(b, shape, &kernel));
-    read_case c = {data, kernel, {NULL, count, (unsigned *)(uintptr_t)to, 0xFEDCBA98u}, {1, 1, 1}};
-    c.grid[0] = needed == 0 ? 1 : needed < most ? (uint32_t)needed : most;
+    read_case c = {data, kernel, {NULL, count, (unsigned *)(uintptr_t)to, 0xFEDCBA98u}, QUERN_GEOMETRY_INIT};
+    c.geometry.grid[0] = needed == 0 ? 1 : needed < most ? (uint32_t)needed : most;
     qn_timing_request request = {enqueue, &c, qn_timing_launches(data->copies, 20), b->repeats};
     quern_status status = qn_timing_graph(b->device.driver, &request, timing);
     quern_kernel_release(kernel);

@@ -143,8 +143,11 @@ static int run_bench(runtime_bench *r, char *const *specs, int count)
     command_archs archs;
     int ordinal = 0, exit_status;
     if (!device_parse(r->where, &ordinal)) return command_usage("--device %s: gpu or gpu:N is needed", r->where);
+    quern_status status = QUERN_OK;
+    for (int i = 0; i < count && status == QUERN_OK; i++) status = bench_check_spec(specs[i], NULL, NULL);
+    if (status != QUERN_OK) return command_status(status);
     if (!command_choose_archs(r->arch, &archs, &exit_status)) return exit_status;
-    quern_status status = make_temporary(&folder);
+    status = make_temporary(&folder);
     if (status != QUERN_OK) return command_status(status);
     r->settings.db = folder.db;
     bool has_device = bench_open(&r->settings, ordinal, (int)r->repeats, &b) == QUERN_OK;

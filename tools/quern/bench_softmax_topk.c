@@ -370,6 +370,18 @@ static quern_status choose_cases(topk_bench *t, bool listed)
     return topk_cases_listed(&t->lists, &t->data, &t->cases);
 }
 
+// Specs and configuration, before a GPU is looked for.
+static quern_status check_cases(const topk_bench *t)
+{
+    for (size_t i = 0; i < t->cases.count; i++) {
+        topk_run r = {.shape = &t->cases.item[i]};
+        qn_config config;
+        QN_TRY(parse_spec(&r));
+        if (t->config_text) QN_TRY(qn_config_parse(r.family, t->config_text, &config));
+    }
+    return QUERN_OK;
+}
+
 // What was measured before a failure is printed all the same.
 static int run_bench(topk_bench *t, const char *where, int64_t repeats)
 {
@@ -379,6 +391,7 @@ static int run_bench(topk_bench *t, const char *where, int64_t repeats)
     if (listed && (t->only || t->real)) return command_usage("--only and --real choose from the fixed list of cases");
     if (!t->lists.data) t->lists.data = "random";
     quern_status status = choose_cases(t, listed);
+    if (status == QUERN_OK) status = check_cases(t);
     if (status == QUERN_OK) status = bench_open(&t->settings, ordinal, (int)repeats, &t->bench);
     if (status != QUERN_OK) return command_status(status);
     t->table = table_create(columns, QN_COUNT(columns));

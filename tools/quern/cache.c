@@ -7,9 +7,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/key.h"
 #include "base/path.h"
 #include "cache/store.h"
+#include "cache_entries.h"
 #include "command.h"
 #include "table.h"
 
@@ -24,7 +24,7 @@ static const char text[] =
     "repair   copies a damaged file to FILE.broken-N, empties it and saves what can be read\n"
     "list, info, verify, prune, seal and repair take the database as FILE too.\n";
 
-enum { BUSY_MS = 5000, SECONDS_A_DAY = 24 * 60 * 60, TIME_BYTES = 32 };
+enum { BUSY_MS = 5000, SECONDS_A_DAY = 24 * 60 * 60 };
 
 typedef struct request {
     const char *file; // the database
@@ -66,17 +66,6 @@ static void add_number(cJSON *document, const char *key, int64_t value)
     cJSON_AddNumberToObject(document, key, (double)value);
 }
 
-// "2026-03-01 12:30:00" in UTC; "never" for 0.
-static const char *format_time(int64_t seconds, char out[TIME_BYTES])
-{
-    time_t when = (time_t)seconds;
-    struct tm parts;
-
-    if (!seconds || !gmtime_r(&when, &parts) || !strftime(out, TIME_BYTES, "%Y-%m-%d %H:%M:%S", &parts))
-        strcpy(out, "never");
-    return out;
-}
-
 static const qn_log log_to_stderr = {command_log, NULL};
 
 static qn_sqlite_options options_for(const char *file, qn_sqlite_access access)
@@ -87,39 +76,10 @@ static qn_sqlite_options options_for(const char *file, qn_sqlite_access access)
 
 // ---- list and verify
 
-static const table_column entry_columns[] = {
-    {"arch", "arch", TABLE_TEXT, 0},
-    {"spec", "spec", TABLE_TEXT, 0},
-    {NULL, "entry", TABLE_TEXT, 0},
-    {NULL, "hash", TABLE_TEXT, 0},
-    {"toolchain", "toolchain", TABLE_TEXT, 0},
-    {"bytes", "image_bytes", TABLE_INT, 0},
-    {"registers", "registers", TABLE_INT, 0},
-    {"shared", "shared_bytes", TABLE_INT, 0},
-    {"local", "local_bytes", TABLE_INT, 0},
-    {NULL, "compile_us", TABLE_INT, 0},
-    {NULL, "created", TABLE_INT, 0},
-    {NULL, "used", TABLE_INT, 0},
-    {"last used (UTC)", NULL, TABLE_TEXT, 0},
-};
-
-static int add_entry(void *user, const quern_record *record)
-{
-    qn_hash hash;
-    char hex[33], used[TIME_BYTES];
-
-    memcpy(hash.bytes, record->hash, sizeof hash.bytes);
-    qn_hash_hex(&hash, hex);
-    table_add(user, record->arch, record->spec, record->entry, hex, record->toolchain, (int64_t)record->image_bytes,
-              (int64_t)record->registers, (int64_t)record->shared_bytes, (int64_t)record->local_bytes,
-              record->compile_us, record->created, record->used, format_time(record->used, used));
-    return 0;
-}
-
 static int list(request *r)
 {
-    table *entries = table_create(entry_columns, QN_COUNT(entry_columns));
-    quern_status status = r->store.list(r->store.self, 0, add_entry, entries);
+    table *entries = cache_entries_create();
+    quern_status status = r->store.list(r->store.self, 0, cache_entries_add, entries);
 
     if (status == QUERN_OK && r->json) {
         cJSON *document = document_of(r);
@@ -159,9 +119,9 @@ static void print_verification(const request *r, const qn_verify_report *report,
 
 static int verify(request *r)
 {
-    table *bad = table_create(entry_columns, QN_COUNT(entry_columns));
+    table *bad = cache_entries_create();
     qn_verify_report report;
-    quern_status status = qn_sqlite_verify(&r->store, add_entry, bad, &report);
+    quern_status status = qn_sqlite_verify(&r->store, cache_entries_add, bad, &report);
 
     if (status == QUERN_OK) print_verification(r, &report, bad);
     table_destroy(bad);
@@ -175,7 +135,7 @@ static int verify(request *r)
 
 static int info(request *r)
 {
-    char oldest[TIME_BYTES], newest[TIME_BYTES];
+    char oldest[CACHE_TIME_BYTES], newest[CACHE_TIME_BYTES];
     qn_sqlite_info found;
     quern_status status = qn_sqlite_get_info(&r->store, &found);
 
@@ -200,8 +160,8 @@ static int info(request *r)
            found.sealed      ? ", sealed"
            : found.read_only ? ", read-only"
                              : "",
-           found.entries, found.image_bytes, found.file_bytes, format_time(found.oldest_used, oldest),
-           format_time(found.newest_used, newest));
+           found.entries, found.image_bytes, found.file_bytes, cache_time(found.oldest_used, oldest),
+           cache_time(found.newest_used, newest));
     return COMMAND_OK;
 }
 
@@ -341,20 +301,6 @@ static bool parse_bytes(const char *string, int64_t *bytes)
     return qn_parse_int(digits, bytes) && *bytes >= 0 && !__builtin_mul_overflow(*bytes, INT64_C(1) << shift, bytes);
 }
 
-// The user's database, where the library has it too. An import makes it, so the folder is made.
-static quern_status default_database(bool make, qn_text *file)
-{
-    qn_cache_directory(false, file);
-    if (!file->length) {
-        return qn_fail(QUERN_UNSAFE_PATH,
-                       "there is no cache folder (no home, no QUERN_CACHE_DIR); name a database with --db");
-    }
-    QN_TRY(qn_text_check(file));
-    QN_TRY(make ? qn_directory_prepare(file->bytes) : QUERN_OK);
-    qn_text_puts(file, "/quern-v1.db");
-    return qn_text_check(file);
-}
-
 static int run_action(const action *a, request *r)
 {
     if (a->needs_file && !qn_file_exists(r->file)) return command_fail("%s: there is no such database", r->file);
@@ -409,7 +355,7 @@ static int run_request(int argc, char **argv, request *r, const char *cap, int64
     int exit_status = take_operands(a, argc - 2, argv + 2, r);
     if (exit_status != COMMAND_OK) return exit_status;
     if (!r->file) {
-        status = default_database(!a->needs_file, &file);
+        status = command_default_database(!a->needs_file, &file);
         r->file = file.bytes;
     }
     exit_status = status == QUERN_OK ? run_action(a, r) : command_status(status);

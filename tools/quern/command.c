@@ -10,6 +10,7 @@
 
 #include "base/path.h"
 #include "cache/store.h"
+#include "ops/family.h"
 
 static char command_name[64]; // "warm", "bench runtime": of the options that were parsed, for "See 'quern NAME --help'"
 
@@ -221,6 +222,59 @@ bool command_parse(const command_syntax *syntax, int *argc, char **argv, int *ex
     return true;
 }
 
+// ---- sizes as options
+
+size_t command_add_sizes(command_sizes *sizes, const char *value, const char *doc, command_option *options,
+                         size_t count)
+{
+    size_t families;
+    const qn_family *const *family = qn_families(&families);
+    for (size_t f = 0; f < families; f++) {
+        for (size_t i = 0; i < family[f]->size_count; i++) {
+            const char *name = family[f]->sizes[i].name;
+            size_t k = 0;
+            while (k < sizes->count && strcmp(sizes->item[k].name, name) != 0) k++;
+            if (k < sizes->count || k == COMMAND_MAX_SIZES) continue;
+            sizes->item[sizes->count++].name = name;
+            options[count++] = (command_option){name, 0, value, COMMAND_STRING, &sizes->item[k].text, 0, 0, doc};
+        }
+    }
+    return count;
+}
+
+const char *command_size(const command_sizes *sizes, const char *name)
+{
+    for (size_t k = 0; k < sizes->count; k++)
+        if (!strcmp(sizes->item[k].name, name)) return sizes->item[k].text;
+    return NULL;
+}
+
+static bool has_size(const qn_family *family, const char *name)
+{
+    for (size_t i = 0; i < family->size_count; i++)
+        if (!strcmp(family->sizes[i].name, name)) return true;
+    return false;
+}
+
+int command_check_sizes(const command_sizes *sizes, const struct qn_family *const *families, size_t count)
+{
+    for (size_t k = 0; k < sizes->count; k++) {
+        const char *name = sizes->item[k].name;
+        bool known = !sizes->item[k].text;
+        for (size_t f = 0; f < count && !known; f++) known = has_size(families[f], name);
+        if (known) continue;
+        qn_text theirs = QN_TEXT_INIT;
+        for (size_t f = 0; f < count; f++)
+            for (size_t i = 0; i < families[f]->size_count; i++)
+                qn_text_putf(&theirs, "%s--%s", theirs.length ? ", " : "", families[f]->sizes[i].name);
+        int status = command_usage("--%s: %s has no size of this name; it has %s", name, families[0]->name,
+                                   qn_text_string(&theirs));
+        qn_text_fini(&theirs);
+        return status;
+    }
+    return COMMAND_OK;
+}
+
 // ---- the library
 
 // Lines are "part,level,text"; people need the text.
@@ -270,6 +324,18 @@ static quern_status probe_database(const char *file)
     quern_status status = qn_sqlite_probe(&store);
     qn_sqlite_close(&store);
     return status;
+}
+
+quern_status command_default_database(bool make, qn_text *file)
+{
+    qn_cache_directory(false, file);
+    if (!file->length)
+        return qn_fail(QUERN_UNSAFE_PATH,
+                       "there is no cache folder (no home, no QUERN_CACHE_DIR); name a database with --db");
+    QN_TRY(qn_text_check(file));
+    QN_TRY(make ? qn_directory_prepare(file->bytes) : QUERN_OK);
+    qn_text_puts(file, "/quern-v1.db");
+    return qn_text_check(file);
 }
 
 quern_status command_open(const command_settings *settings, quern **q)

@@ -113,6 +113,25 @@ void command_log(void *user, quern_log_level level, const char *line);
 // quern_open with warnings and errors logged to stderr (with verbose, everything), after a look at --db.
 quern_status command_open(const command_settings *settings, quern **q);
 
+// The user's database, where the library has it too. make: its folder is made. UNSAFE_PATH when there is no such folder.
+quern_status command_default_database(bool make, qn_text *file);
+
+// Sizes of all families as options, by name ("rows", "N", …): adds one for each to options, which has room for
+// COMMAND_MAX_SIZES more, and returns how many there are then. sizes->item[i].text stays NULL unless it is given.
+enum { COMMAND_MAX_SIZES = 16 };
+typedef struct command_sizes {
+    struct {
+        const char *name, *text;
+    } item[COMMAND_MAX_SIZES];
+    size_t count;
+} command_sizes;
+size_t command_add_sizes(command_sizes *sizes, const char *value, const char *doc, command_option *options,
+                         size_t count);
+const char *command_size(const command_sizes *sizes, const char *name); // NULL: not given
+// A size that is given and that no family of these has is a usage error, which names theirs. COMMAND_OK or the status.
+struct qn_family;
+int command_check_sizes(const command_sizes *sizes, const struct qn_family *const *families, size_t count);
+
 // "sm_90a,sm_100a" → architectures without repetition; NULL → those of every device present, and without one a usage
 // error that lists the known ones. *exit_status is set when it fails.
 enum { COMMAND_MAX_ARCHS = 16 };

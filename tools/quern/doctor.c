@@ -16,6 +16,8 @@
 #include "command.h"
 #include "cuda/nvrtc.h"
 #include "device.h"
+#include "model.h"
+#include "model_files.h"
 #include "table.h"
 
 typedef struct doctor {
@@ -136,10 +138,14 @@ static void look_at_nvrtc(doctor *d)
 {
     const qn_nvrtc *nvrtc;
     qn_text known = QN_TEXT_INIT, unknown = QN_TEXT_INIT;
-    if (qn_nvrtc_load(qn_environment("QUERN_NVRTC", false), false, &nvrtc) != QUERN_OK) {
-        say(d, "nvrtc", "none",
-            "only compiling needs it: install a CUDA toolkit or the wheel nvidia-cuda-nvrtc, or set QUERN_NVRTC", "%s",
-            quern_message());
+    const char *named = qn_environment("QUERN_NVRTC", false);
+    if (qn_nvrtc_load(named, false, &nvrtc) != QUERN_OK) {
+        say(d, "nvrtc", named ? "bad" : "none",
+            named
+                ? "QUERN_NVRTC names no NVRTC that can be loaded: let it name libnvrtc.so.12 or .13, or unset it, and "
+                  "the usual places are searched"
+                : "only compiling needs it: install a CUDA toolkit or the wheel nvidia-cuda-nvrtc, or set QUERN_NVRTC",
+            "%s", quern_message());
         return;
     }
     say(d, "nvrtc", "ok", NULL, "%s, %s", nvrtc->path, nvrtc->identity);
@@ -182,10 +188,14 @@ static void look_at_space(doctor *d, const char *directory)
     }
     long long free_mib = (long long)((double)fs.f_bavail * (double)fs.f_frsize / 1048576);
     say(d, "free space", free_mib < 16 ? "bad" : "ok",
-        free_mib < 16 ? "without space kernels are kept in memory only: free some, or set QUERN_CACHE_DIR" : NULL,
+        free_mib >= 16 ? NULL
+        : d->db        ? "without space kernels are kept in memory only: free some, or name a file elsewhere"
+                       : "without space kernels are kept in memory only: free some, or set QUERN_CACHE_DIR",
         "%lld MiB for %s", free_mib, existing);
     if (qn_is_network_fs(existing, &kind))
-        say(d, "file system", "none", "a database here is read and not written: set QUERN_CACHE_DIR to a local folder",
+        say(d, "file system", "none",
+            d->db ? "a database here is read and not written: name a file in a local folder"
+                  : "a database here is read and not written: set QUERN_CACHE_DIR to a local folder",
             "%s is on %s", existing, kind);
     else
         say(d, "file system", "ok", NULL, "local");
@@ -194,11 +204,15 @@ static void look_at_space(doctor *d, const char *directory)
 static void look_at_directory(doctor *d, const char *directory)
 {
     struct stat info;
-    if (lstat(directory, &info) != 0 && errno == ENOENT)
-        say(d, "cache folder", "ok", NULL, "%s (from %s), made when it is first needed", directory, directory_source());
+    const char *source = d->db ? "--db" : directory_source();
+    bool exists = lstat(directory, &info) == 0 || errno != ENOENT;
+    if (!exists && d->db)
+        say(d, "cache folder", "bad", "make it: a database's own folder is not made", "%s (from --db) does not exist",
+            directory);
+    else if (!exists)
+        say(d, "cache folder", "ok", NULL, "%s (from %s), made when it is first needed", directory, source);
     else if (qn_directory_check(directory) == QUERN_OK)
-        say(d, "cache folder", "ok", NULL, "%s (from %s), mode %04o", directory, directory_source(),
-            info.st_mode & 07777u);
+        say(d, "cache folder", "ok", NULL, "%s (from %s), mode %04o", directory, source, info.st_mode & 07777u);
     else
         say(d, "cache folder", "bad", "until then kernels are kept in memory only", "%s", quern_message());
 }
@@ -243,10 +257,28 @@ static void look_at_sealed(doctor *d)
     }
 }
 
+// The folder of a file.
+static void folder_of(const char *file, qn_text *folder)
+{
+    qn_path_absolute(file, folder);
+    char *slash = folder->length ? strrchr(folder->bytes, '/') : NULL;
+    if (!slash) return;
+    slash[slash == folder->bytes] = 0;
+    folder->length = strlen(folder->bytes);
+}
+
 static void look_at_cache(doctor *d)
 {
     qn_text directory = QN_TEXT_INIT, file = QN_TEXT_INIT;
-    qn_cache_directory(false, &directory);
+    if (d->db && !*d->db) {
+        say(d, "database", "none", NULL, "--db '' keeps kernels in memory only");
+        look_at_sealed(d);
+        return;
+    }
+    if (d->db)
+        folder_of(d->db, &directory);
+    else
+        qn_cache_directory(false, &directory);
     if (!directory.length) {
         say(d, "cache folder", "none", "kernels are kept in memory only: set QUERN_CACHE_DIR", "no home directory");
     } else {
@@ -309,6 +341,23 @@ static void look_at_compiler(doctor *d)
     say(d, "C++ compiler", "ok", NULL, "%s, %s", program, line);
 }
 
+// What `quern run --device model` compiled.
+static void look_at_model(doctor *d)
+{
+    qn_text folder = QN_TEXT_INIT;
+    qn_cache_directory(false, &folder);
+    bool safe = folder.length &&
+                (!qn_file_exists(qn_text_string(&folder)) || qn_directory_check(qn_text_string(&folder)) == QUERN_OK);
+    qn_text_puts(&folder, "/model");
+    if (safe)
+        say(d, "model cache", "ok", NULL, "%s: %.1f MiB of at most %d (the longest unused goes first)",
+            qn_text_string(&folder), (double)model_files_bytes(qn_text_string(&folder)) / 1048576, MODEL_CACHE_MIB);
+    else
+        say(d, "model cache", "none", "'quern run --device model' compiles its engine anew each time",
+            "no safe cache folder: a temporary one is used");
+    qn_text_fini(&folder);
+}
+
 static void look_at_environment(doctor *d)
 {
     static const char *const names[] = {"QUERN_CACHE_DIR", "QUERN_SEALED", "QUERN_NVRTC", "QUERN_TEMPLATES",
@@ -353,6 +402,7 @@ int command_doctor(int argc, char **argv)
     look_at_cache(&d);
     look_at_templates(&d);
     look_at_compiler(&d);
+    look_at_model(&d);
     look_at_environment(&d);
     if (json) {
         cJSON *document = cJSON_CreateObject();

@@ -4,13 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "reference/reference.h"
 #include "run.h"
 
 static const table_column columns[] = {
-    {"output", "output", TABLE_TEXT, 0},         {"expected", "expected", TABLE_TEXT, 0},
-    {"numbers", "numbers", TABLE_INT, 0},        {"differ", "differ", TABLE_INT, 0},
-    {NULL, "largest_absolute", TABLE_REAL, 0},   {NULL, "largest_relative", TABLE_REAL, 0},
-    {"largest difference", NULL, TABLE_TEXT, 0},
+    {"output", "output", TABLE_TEXT, 0},       {"expected", "expected", TABLE_TEXT, 0},
+    {"numbers", "numbers", TABLE_INT, 0},      {"differ", "differ", TABLE_INT, 0},
+    {"too far", "beyond", TABLE_INT, 0},       {NULL, "largest_absolute", TABLE_REAL, 0},
+    {NULL, "largest_relative", TABLE_REAL, 0}, {"largest difference", NULL, TABLE_TEXT, 0},
 };
 
 table *expect_table(void)
@@ -19,9 +20,33 @@ table *expect_table(void)
 }
 
 typedef struct difference {
-    int64_t numbers, differ;
-    double absolute, relative; // the largest
+    const bound_tensor *tensor;
+    const arrays *arrays;
+    const expect_tolerance *tolerance;
+    int64_t numbers, differ, beyond; // beyond: differ by more than is allowed
+    double absolute, relative;       // the largest
 } difference;
+
+bool expect_tolerance_parse(const char *word, expect_tolerance *tolerance)
+{
+    char relative[64];
+    size_t length = strcspn(word, ",");
+    *tolerance = (expect_tolerance){.is_given = true};
+    if (length >= sizeof relative) return false;
+    snprintf(relative, sizeof relative, "%.*s", (int)length, word);
+    if (!qn_parse_real(relative, &tolerance->relative)) return false;
+    if (word[length] && !qn_parse_real(word + length + 1, &tolerance->absolute)) return false;
+    return tolerance->relative >= 0 && tolerance->absolute >= 0 && isfinite(tolerance->relative) &&
+           isfinite(tolerance->absolute);
+}
+
+static double allowed(const difference *d, double want)
+{
+    const arrays *a = d->arrays;
+    if (d->tolerance->is_given) return d->tolerance->absolute + d->tolerance->relative * fabs(want);
+    double (*of)(const quern_spec *, const qn_tensor *, double) = a->family->tolerance;
+    return (of ? of : qn_tolerance_default)(&a->spec.base, d->tensor->tensor, want);
+}
 
 static bool is_real(quern_dtype dtype)
 {
@@ -35,6 +60,7 @@ static void add_pair(difference *d, double got, double want)
     d->differ++;
     double absolute = fabs(got - want); // NaN against a number, or infinities: no finite difference
     if (!isfinite(absolute)) absolute = INFINITY;
+    d->beyond += !(absolute <= (isfinite(want) ? allowed(d, want) : 0));
     double relative = want != 0 ? absolute / fabs(want) : INFINITY;
     d->absolute = fmax(d->absolute, absolute);
     d->relative = fmax(d->relative, relative);
@@ -52,8 +78,8 @@ static void compare_rows(const bound_tensor *t, const npy_array *want, differenc
             if (real) {
                 add_pair(d, arrays_real(t->dtype, t->data, i), arrays_real(want->dtype, want->data, j));
             } else {
-                d->numbers++;
-                d->differ += arrays_int(t->dtype, t->data, i) != arrays_int(want->dtype, want->data, j);
+                bool differs = arrays_int(t->dtype, t->data, i) != arrays_int(want->dtype, want->data, j);
+                d->numbers++, d->differ += differs, d->beyond += differs;
             }
         }
     }
@@ -83,11 +109,12 @@ static void add_row(table *t, const bound_tensor *tensor, const char *file, cons
     bool real = is_real(tensor->dtype);
     if (real && d->differ) snprintf(largest, sizeof largest, "%.2g (relative %.2g)", d->absolute, d->relative);
     if (!real && d->differ) snprintf(largest, sizeof largest, "%lld differ", (long long)d->differ);
-    table_add(t, tensor->tensor->name, file, d->numbers, d->differ, real ? d->absolute : NAN, real ? d->relative : NAN,
-              largest);
+    table_add(t, tensor->tensor->name, file, d->numbers, d->differ, d->beyond, real ? d->absolute : NAN,
+              real ? d->relative : NAN, largest);
 }
 
-static quern_status compare_one(const arrays *a, const char *word, size_t length, table *t, bool *differ)
+static quern_status compare_one(const arrays *a, const char *word, size_t length, const expect_tolerance *tolerance,
+                                table *t, int *beyond)
 {
     const char *equals = memchr(word, '=', length);
     const bound_tensor *tensor = equals ? arrays_find(a, word, (size_t)(equals - word)) : NULL;
@@ -96,26 +123,27 @@ static quern_status compare_one(const arrays *a, const char *word, size_t length
                        word, a->spec_text);
     char file[4096];
     npy_array want;
-    difference d = {0};
+    difference d = {.tensor = tensor, .arrays = a, .tolerance = tolerance};
     snprintf(file, sizeof file, "%.*s", (int)(word + length - equals - 1), equals + 1);
     QN_TRY(npy_read(file, &want));
     quern_status status = check_match(tensor, file, &want);
     if (status == QUERN_OK) {
         compare_rows(tensor, &want, &d);
         add_row(t, tensor, file, &d);
-        *differ = *differ || (d.differ && !is_real(tensor->dtype));
+        *beyond += d.beyond > 0;
     }
     npy_fini(&want);
     return status;
 }
 
-quern_status expect_compare(const arrays *a, const command_strings *expected, table *t, bool *differ)
+quern_status expect_compare(const arrays *a, const command_strings *expected, const expect_tolerance *tolerance,
+                            table *t, int *beyond)
 {
-    *differ = false;
+    *beyond = 0;
     for (size_t i = 0; i < expected->count; i++) {
         for (const char *word = expected->item[i]; *word;) { // "indices=A,values=B" is two
             size_t length = strcspn(word, ",");
-            QN_TRY(compare_one(a, word, length, t, differ));
+            QN_TRY(compare_one(a, word, length, tolerance, t, beyond));
             word += length + (word[length] == ',');
         }
     }

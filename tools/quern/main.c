@@ -21,7 +21,7 @@ static void print_help(void)
     printf("quern: GPU kernels made to measure\n\nusage: quern COMMAND [operand | option]...\n\n");
     for (size_t i = 0; i < QN_COUNT(subcommands); i++) printf("  %-8s %s\n", subcommands[i].name, subcommands[i].doc);
     printf("\nA SPEC is one argument: 'softmax_topk V=49152 K=256 in=bf16'.\n"
-           "'quern COMMAND --help' says more, 'quern --version' prints the version.\n"
+           "'quern COMMAND --help' or 'quern help COMMAND' says more, 'quern version' prints the version.\n"
            "Exit status: 0 success, 1 failed, 2 usage.\n");
 }
 
@@ -46,6 +46,20 @@ static int top_level_option(const char *word)
     return command_usage("unknown option '%s'", word);
 }
 
+// "quern help", "quern help warm", "quern version": as the options.
+static int help_or_version(int argc, char **argv)
+{
+    char option[] = "--help";
+    bool is_help = strcmp(argv[1], "help") == 0;
+    if (argc > (is_help ? 3 : 2)) return command_usage("unexpected operand '%s'", argv[is_help ? 3 : 2]);
+    if (!is_help) return top_level_option("--version");
+    if (argc == 2) return top_level_option("--help");
+    const subcommand *command = find(argv[2]);
+    if (!command) return command_usage("unknown command '%s'", argv[2]);
+    char *words[] = {argv[2], option, NULL};
+    return command->run(2, words);
+}
+
 // Output that could not be written (a full disk, a closed pipe) is a failure whatever the subcommand said.
 static int flush_output(int exit_status)
 {
@@ -61,6 +75,7 @@ int main(int argc, char **argv)
         return flush_output(COMMAND_USAGE);
     }
     if (argv[1][0] == '-') return flush_output(top_level_option(argv[1]));
+    if (!strcmp(argv[1], "help") || !strcmp(argv[1], "version")) return flush_output(help_or_version(argc, argv));
     const subcommand *command = find(argv[1]);
     if (!command) return command_usage("unknown command '%s'", argv[1]);
     return flush_output(command->run(argc - 1, argv + 1));

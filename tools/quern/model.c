@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "base/path.h"
+#include "cuda/driver.h"
+#include "model/tensor_map.h"
 #include "model_private.h"
 #include "runtime/runtime.h"
 
@@ -63,8 +65,9 @@ static int64_t number_at(const void *structure, size_t offset)
 // A size or a field of the spec.
 static int64_t axis_length(const qn_family *family, const quern_spec *spec, const quern_args *args, const char *axis)
 {
+    int64_t plus;
     for (size_t i = 0; i < family->size_count; i++)
-        if (!strcmp(family->sizes[i].name, axis)) return number_at(args, family->size_args_offset[i]);
+        if (qn_axis_is(axis, family->sizes[i].name, &plus)) return number_at(args, family->size_args_offset[i]) + plus;
     return qn_spec_number(family, spec, axis);
 }
 
@@ -81,7 +84,8 @@ static size_t tensor_bytes(const qn_family *family, const quern_spec *spec, cons
     for (int i = rank - 1; i >= 0; i--) {
         int64_t stride = i == rank - 1 ? 1 : number_at(args, t->stride_offset[i]);
         last += (length[i] - 1) * (stride ? stride : packed);
-        packed = (stride ? stride : packed) * length[i];
+        int64_t step = (stride ? stride : packed) * length[i];
+        if (step > packed) packed = step; // axes may lie in any order
     }
     return (size_t)(last + 1) * qn_dtype_bytes(qn_tensor_dtype(family, spec, t));
 }
@@ -194,10 +198,24 @@ static void put_description(const run *r, size_t stage, qn_text *report)
     qn_text_fini(&config);
 }
 
+// What a family calls of the driver at a launch.
+static CUresult encode_tiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+                             const cuuint64_t *dims, const cuuint64_t *strides, const cuuint32_t *box,
+                             const cuuint32_t *steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                             CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill)
+{
+    qm_tensor_fault fault;
+    return qm_tensor_map_encode_tiled(map, type, rank, address, dims, strides, box, steps, interleave, swizzle,
+                                      promotion, fill, &fault)
+               ? CUDA_ERROR_INVALID_VALUE
+               : CUDA_SUCCESS;
+}
+static const qn_driver model_driver = {.cuTensorMapEncodeTiled = encode_tiled};
+
 static quern_status run_stage(const run *r, size_t stage, qn_text *report)
 {
     const qn_kernel_plan *plan = &r->plan->stage[stage];
-    const qn_device_limits limits = {r->arch->sm_count};
+    const qn_device_limits limits = {r->arch->sm_count, &model_driver};
     qn_launch launch;
     qn_text source = QN_TEXT_INIT;
 
@@ -327,10 +345,10 @@ static quern_status read_environment(model_settings *settings, model_order *orde
     return QUERN_OK;
 }
 
-quern_status model_run(quern *q, const quern_spec *spec, const char *arch_name, const quern_args *host_args, char *note,
-                       size_t note_bytes)
+quern_status model_run(quern *q, const quern_spec *spec, const char *arch_name, const quern_args *host_args,
+                       model_progress progress, char *note, size_t note_bytes)
 {
-    model_settings settings = {.build = MODEL_PLAIN};
+    model_settings settings = {.build = MODEL_PLAIN, .cap_bytes = (int64_t)MODEL_CACHE_MIB << 20, .progress = progress};
     model_order order = {false, 1};
     const qn_arch *arch;
     model *m = NULL;

@@ -17,9 +17,14 @@
 
 // Runs a spec on the model of `arch`: pointers in host_args are host memory; outputs are written when all is well.
 // note says how it ran. UNSUPPORTED without a C++ compiler. A fault of the kernel is LAUNCH_FAILED, and its whole report
-// goes to stderr. $QUERN_MODEL, as in "access,seed=7", chooses another build than plain and an order.
-quern_status model_run(quern *q, const quern_spec *spec, const char *arch, const quern_args *host_args, char *note,
-                       size_t note_bytes);
+// goes to stderr. $QUERN_MODEL, as in "access,seed=7", chooses another build than plain and an order. What is compiled is
+// kept in the folder "model" of the user's cache, MODEL_CACHE_MIB at most; where that folder is not safe, in a temporary
+// one. progress (may be NULL) is called while the engine is compiled, which takes half a minute, once; kept:
+// where, or NULL.
+enum { MODEL_CACHE_MIB = 256 };
+typedef void (*model_progress)(size_t done, size_t total, const char *kept);
+quern_status model_run(quern *q, const quern_spec *spec, const char *arch, const quern_args *host_args,
+                       model_progress progress, char *note, size_t note_bytes);
 
 // ---- for tests
 
@@ -32,6 +37,8 @@ typedef struct model_settings {
     const char *compiler;  // NULL: $CXX, else g++, else clang++
     const char *templates; // kernel_templates; NULL: $QUERN_TEMPLATES, the installed ones, the tree this was built from
     const char *cache;     // folder for compiled objects, made if missing; NULL: the user's cache, else a temporary one
+    int64_t cap_bytes;     // of that folder, least recently used first; 0: no bound
+    model_progress progress; // may be NULL
 } model_settings;
 
 typedef struct model model; // one build and its runner; for one thread

@@ -4,17 +4,19 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/key.h"
 #include "base/path.h"
 
-enum { PATH_BYTES = 600 };
+enum { PATH_BYTES = 600, IN_USE_SECONDS = 600, WORK_SECONDS = 24 * 60 * 60 };
 
 // ---- the model's folder
 
@@ -78,13 +80,97 @@ quern_status model_files_cache(const char *given, qn_text *folder, bool *tempora
     }
     qn_cache_directory(false, folder);
     if (folder->length) {
+        // The cache folder first: who may write into it could put another folder in place of the model's.
+        bool safe = qn_text_check(folder) == QUERN_OK && qn_directory_prepare(qn_text_string(folder)) == QUERN_OK;
         qn_text_puts(folder, "/model");
-        if (qn_text_check(folder) == QUERN_OK && qn_directory_prepare(qn_text_string(folder)) == QUERN_OK)
+        if (safe && qn_text_check(folder) == QUERN_OK && qn_directory_prepare(qn_text_string(folder)) == QUERN_OK)
             return QUERN_OK;
         qn_text_clear(folder);
     }
     *temporary = true;
     return make_temporary(folder);
+}
+
+// ---- its bound
+
+typedef struct kept {
+    char name[256];
+    time_t used;
+    int64_t bytes; // a file of two names counts half under each
+} kept;
+
+typedef struct kept_list {
+    kept *item;
+    size_t count, capacity;
+    int64_t bytes;
+} kept_list;
+
+static bool add_kept(kept_list *list, const char *name, const struct stat *info)
+{
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity ? 2 * list->capacity : 64;
+        kept *item = realloc(list->item, capacity * sizeof *item);
+        if (!item) return false;
+        list->item = item, list->capacity = capacity;
+    }
+    kept *added = &list->item[list->count++];
+    snprintf(added->name, sizeof added->name, "%s", name);
+    added->used = info->st_mtime;
+    added->bytes = (int64_t)info->st_size / (info->st_nlink > 0 ? (int64_t)info->st_nlink : 1);
+    list->bytes += added->bytes;
+    return true;
+}
+
+// Objects and runners; folders of work that somebody left a day ago are removed on the way.
+static void list_kept(const char *folder, bool clean, kept_list *list)
+{
+    DIR *d = opendir(folder);
+    const time_t now = time(NULL);
+    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
+        char path[PATH_BYTES + 256];
+        struct stat info;
+        size_t length = strlen(e->d_name);
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        if (lstat(path, &info) != 0) continue;
+        if (clean && S_ISDIR(info.st_mode) && !strncmp(e->d_name, "work-", 5) && info.st_mtime < now - WORK_SECONDS)
+            model_files_remove(path);
+        bool is_lock = length > 5 && !strcmp(e->d_name + length - 5, ".lock");
+        if (S_ISREG(info.st_mode) && !is_lock && !add_kept(list, e->d_name, &info)) break;
+    }
+    if (d) closedir(d);
+}
+
+static int by_use(const void *a, const void *b)
+{
+    const kept *x = a, *y = b;
+    return (x->used > y->used) - (x->used < y->used);
+}
+
+int64_t model_files_bytes(const char *folder)
+{
+    kept_list list = {NULL, 0, 0, 0};
+    list_kept(folder, false, &list);
+    free(list.item);
+    return list.bytes;
+}
+
+void model_files_trim(const char *folder, int64_t cap_bytes)
+{
+    kept_list list = {NULL, 0, 0, 0};
+    const time_t now = time(NULL);
+    list_kept(folder, true, &list);
+    if (list.count) qsort(list.item, list.count, sizeof *list.item, by_use);
+    for (size_t i = 0; i < list.count && list.bytes > cap_bytes && list.item[i].used < now - IN_USE_SECONDS; i++) {
+        char path[PATH_BYTES + 256];
+        snprintf(path, sizeof path, "%s/%s", folder, list.item[i].name);
+        if (unlink(path) == 0) list.bytes -= list.item[i].bytes;
+    }
+    free(list.item);
+}
+
+void model_files_use(const char *path)
+{
+    (void)utimensat(AT_FDCWD, path, NULL, 0);
 }
 
 // ---- lists of files
@@ -168,6 +254,7 @@ quern_status model_files_complain(const char *folder, const char *what)
     qn_text log = QN_TEXT_INIT;
     snprintf(path, sizeof path, "%s/log", folder);
     quern_status read = qn_file_read(path, &log);
+    while (log.length && log.bytes[log.length - 1] == '\n') log.bytes[--log.length] = 0;
     quern_status status =
         qn_fail(QUERN_COMPILE_FAILED, "%s: %.400s", what, read == QUERN_OK ? qn_text_string(&log) : "(no log)");
     qn_text_fini(&log);

@@ -16,8 +16,16 @@ typedef struct model_files_list {
 // program, or the tree this was built from. UNSUPPORTED names what was tried.
 quern_status model_files_folder(const char *templates, qn_text *folder);
 
-// The folder for objects: the given one, the user's cache, or a new temporary one.
+// The folder for objects: the given one, the folder "model" of the user's cache, or, where that cannot be used, a new
+// temporary one. What is in it is run: nothing is used below a cache folder that is not safe itself.
 quern_status model_files_cache(const char *given, qn_text *folder, bool *temporary);
+
+// What lies in such a folder, and how to bound it: files that were used longest ago go first, until no more than cap_bytes
+// are there. What was used in the last ten minutes stays, since another process may be about to open it; so do folders of
+// work, unless they are a day old.
+int64_t model_files_bytes(const char *folder);
+void model_files_trim(const char *folder, int64_t cap_bytes);
+void model_files_use(const char *path); // now
 
 quern_status model_files_find(const char *folder, const char *suffix, model_files_list *list);
 quern_status model_files_put(const char *folder, const char *suffix, qn_text *key); // names and contents

@@ -46,6 +46,8 @@ typedef struct model_toolchain {
     qn_text folder; // kernel_templates/model
     qn_text cache;  // folder of objects
     bool cache_is_temporary;
+    int64_t cap_bytes;
+    model_progress progress;
     qn_text identity; // what every object depends on: compiler, flags, the model's headers
     int jobs_limit;
     model_job job[MODEL_MAX_JOBS];

@@ -184,6 +184,8 @@ quern_status model_toolchain_open(model_toolchain *chain, const model_settings *
 {
     memset(chain, 0, sizeof *chain);
     chain->build = settings->build;
+    chain->cap_bytes = settings->cap_bytes;
+    chain->progress = settings->progress;
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     chain->jobs_limit = processors < 1 ? 1 : processors > MODEL_MAX_JOBS ? MODEL_MAX_JOBS : (int)processors;
     QN_TRY(model_files_folder(settings->templates, &chain->folder));
@@ -200,7 +202,10 @@ void model_toolchain_close(model_toolchain *chain)
         model_wait(chain->job[i].pid);
         model_files_remove(chain->job[i].folder);
     }
-    if (chain->cache_is_temporary) model_files_remove(qn_text_string(&chain->cache));
+    if (chain->cache_is_temporary)
+        model_files_remove(qn_text_string(&chain->cache));
+    else if (chain->cap_bytes && chain->cache.length)
+        model_files_trim(qn_text_string(&chain->cache), chain->cap_bytes);
     forget_words(chain);
     qn_text_fini(&chain->folder);
     qn_text_fini(&chain->cache);
@@ -372,6 +377,7 @@ quern_status model_toolchain_object(model_toolchain *chain, const char *source, 
     QN_TRY(object_name(chain, 's', source, hex));
     if (!has_object(chain, hex)) QN_TRY(make_object(chain, source, hex));
     object_path(chain, hex, ".so", path);
+    model_files_use(path);
     qn_text_puts(object, path);
     return qn_text_check(object);
 }
@@ -465,6 +471,8 @@ static quern_status compile_engine(model_toolchain *chain, engine *e)
     quern_status status = QUERN_OK, other;
     size_t ahead = (size_t)chain->jobs_limit;
     for (size_t i = 0; i < e->files.count + ahead; i++) {
+        if (chain->progress && i < e->files.count)
+            chain->progress(i, e->files.count, chain->cache_is_temporary ? NULL : qn_text_string(&chain->cache));
         if (i >= ahead && i - ahead < e->files.count && (other = finish_object(e, i - ahead)) != QUERN_OK)
             status = other;
         if (i < e->files.count && status == QUERN_OK) status = start_object(chain, e, i);
@@ -522,6 +530,7 @@ quern_status model_toolchain_runner(model_toolchain *chain, qn_text *program)
         if (!qn_file_exists(path)) status = make_runner(chain, path);
         if (fd >= 0) close(fd);
     }
+    if (status == QUERN_OK) model_files_use(path);
     if (status == QUERN_OK) qn_text_puts(program, path);
     qn_text_fini(&key);
     return status == QUERN_OK ? qn_text_check(program) : status;

@@ -365,12 +365,17 @@ static void writer_fini(npy_writer *w)
     *w = (npy_writer){NULL, NULL, -1};
 }
 
+quern_status npy_writer_close(npy_writer *w)
+{
+    int failed = close(w->descriptor);
+    w->descriptor = -1;
+    return failed ? qn_fail(QUERN_FILE_ERROR, "%s: %s", w->target, strerror(errno)) : QUERN_OK;
+}
+
 quern_status npy_writer_commit(npy_writer *w)
 {
     quern_status status = QUERN_OK;
-    bool closed = close(w->descriptor) == 0;
-    w->descriptor = -1;
-    if (!closed || rename(w->temporary, w->target) != 0) {
+    if (rename(w->temporary, w->target) != 0) {
         status = qn_fail(QUERN_FILE_ERROR, "%s: %s", w->target, strerror(errno));
         (void)unlink(w->temporary);
     }

@@ -3,7 +3,7 @@
 // '<u2' (bit patterns) or '<V2' (what ml_dtypes' bfloat16 is saved as). Used by run and bench.
 //   (1) A file is accepted only whole: exact header, exact length.
 //   (2) Writing makes a temporary file beside the target and renames it at the end: a reader never sees half a file,
-//       and a failure changes nothing.
+//       and a failure changes nothing. Of several files all are written and closed before the first is renamed.
 #ifndef QUERN_TOOLS_NPY_H
 #define QUERN_TOOLS_NPY_H
 
@@ -46,7 +46,8 @@ typedef struct npy_writer {
 // Makes the temporary file: fails here, before any work, when the path cannot be written. FILE_ERROR.
 quern_status npy_writer_open(const char *path, npy_writer *writer);
 quern_status npy_writer_write(npy_writer *writer, quern_dtype dtype, const npy_shape *shape, const void *data);
-quern_status npy_writer_commit(npy_writer *writer); // renames; the writer is closed then
+quern_status npy_writer_close(npy_writer *writer);  // all is written: what the disk refuses late is told here
+quern_status npy_writer_commit(npy_writer *writer); // renames; the writer is gone then
 void npy_writer_abort(npy_writer *writer);          // removes the temporary file; harmless on a closed or zeroed writer
 
 #endif

@@ -67,25 +67,54 @@ static table *list_fields(const qn_field *fields, size_t count, bool with_defaul
 // ---- tensors
 
 static const table_column tensor_columns[] = {
-    {"tensor", "name", TABLE_TEXT, 0}, {"direction", "direction", TABLE_TEXT, 0}, {"shape", "shape", TABLE_TEXT, 0},
+    {"tensor", "name", TABLE_TEXT, 0}, {"direction", "direction", TABLE_TEXT, 0}, {"shape", NULL, TABLE_TEXT, 0},
     {"type", "type", TABLE_TEXT, 0},   {"with", "flag", TABLE_TEXT, 0},           {"meaning", "doc", TABLE_TEXT, 0},
+    {NULL, "shape", TABLE_JSON, 0},
 };
+
+// "layout=dense, paged", or the field that asks for the tensor.
+static void write_condition(const qn_family *family, const qn_tensor *tensor, qn_text *out)
+{
+    const char *between = "";
+    if (tensor->flag) qn_text_puts(out, tensor->flag), between = ", ";
+    if (!tensor->choice) return;
+    qn_text_putf(out, "%s%s=", between, tensor->choice);
+    between = "";
+    const qn_field *field = qn_field_find(family->fields, family->field_count, tensor->choice);
+    for (int value = 0; value < 32; value++) {
+        if (!(tensor->choices >> value & 1)) continue;
+        const char *word = field ? qn_name_of(field->names, value) : NULL;
+        if (word)
+            qn_text_putf(out, "%s%s", between, word);
+        else
+            qn_text_putf(out, "%s%d", between, value);
+        between = ", ";
+    }
+}
 
 static table *list_tensors(const qn_family *family)
 {
     table *t = table_create(tensor_columns, QN_COUNT(tensor_columns));
     for (size_t i = 0; i < family->tensor_count; i++) {
         const qn_tensor *tensor = &family->tensors[i];
-        qn_text shape = QN_TEXT_INIT, type = QN_TEXT_INIT;
-        for (size_t a = 0; tensor->axes[a]; a++) qn_text_putf(&shape, "%s%s", a ? ", " : "[", tensor->axes[a]);
+        qn_text shape = QN_TEXT_INIT, type = QN_TEXT_INIT, names = QN_TEXT_INIT, with = QN_TEXT_INIT;
+        write_condition(family, tensor, &with);
+        for (size_t a = 0; tensor->axes[a]; a++) {
+            qn_text_putf(&shape, "%s%s", a ? ", " : "[", tensor->axes[a]);
+            qn_text_putf(&names, "%s\"%s\"", a ? ", " : "[", tensor->axes[a]);
+        }
         qn_text_puts(&shape, "]");
+        qn_text_puts(&names, "]");
         if (tensor->dtype == QUERN_DTYPE_NONE)
             qn_text_putf(&type, "by %s", tensor->dtype_field);
         else
             qn_text_puts(&type, qn_dtype_name(tensor->dtype));
         table_add(t, tensor->name, tensor->direction == QN_INPUT ? "input" : "output", qn_text_string(&shape),
-                  qn_text_string(&type), tensor->flag, tensor->doc);
+                  qn_text_string(&type), with.length ? qn_text_string(&with) : NULL, tensor->doc,
+                  qn_text_string(&names));
         qn_text_fini(&shape);
+        qn_text_fini(&names);
+        qn_text_fini(&with);
         qn_text_fini(&type);
     }
     return t;

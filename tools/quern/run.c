@@ -16,7 +16,8 @@ typedef struct run {
     qn_text ran_on;
     double seconds;
     table *kernels, *outputs, *compared, *winners;
-    bool differ;
+    expect_tolerance tolerance;
+    int beyond; // expected files that an output is too far from
 } run;
 
 static const char text[] =
@@ -25,7 +26,9 @@ static const char text[] =
     "them). bf16 is '<u2' or '<V2'.\n"
     "--device auto takes the first GPU. Without one it says so, computes with the host reference, and\n"
     "still makes the kernels for sm_90a and sm_100a and keeps them in the database. --device gpu takes\n"
-    "gpu:N too. --device model runs the kernel's own source on the CPU (--arch, default sm_90a).\n";
+    "gpu:N too. --device model runs the kernel's own source on the CPU (--arch, default sm_90a).\n"
+    "--expect fails when integers differ, or real numbers by more than the family promises\n"
+    "or --tolerance allows.\n";
 
 // ---- what is said of the kernels
 
@@ -111,11 +114,22 @@ static quern_status run_reference(run *r)
     return quern_reference(&r->arrays.spec.base, r->arrays.args);
 }
 
+// The first time takes long and is silent otherwise: one line, wherever stderr goes.
+static void tell_engine(size_t done, size_t total, const char *kept)
+{
+    if (done == 0)
+        command_note("compiling the model's engine: about half a minute (%s%s)", kept ? "once; kept in " : "",
+                     kept ? kept : "not kept: there is no safe cache folder");
+    command_progress(done, total, "the model's engine");
+}
+
 static quern_status run_model(run *r, quern *q)
 {
     char note[256] = "";
     const char *arch = r->arch ? r->arch : "sm_90a";
-    QN_TRY(model_run(q, &r->arrays.spec.base, arch, r->arrays.args, note, sizeof note));
+    quern_status status = model_run(q, &r->arrays.spec.base, arch, r->arrays.args, tell_engine, note, sizeof note);
+    command_progress_end();
+    QN_TRY(status);
     qn_text_putf(&r->ran_on, "functional model of %s%s%s", arch, *note ? ", " : "", note);
     return QUERN_OK;
 }
@@ -153,7 +167,7 @@ static quern_status compute(run *r, quern *q)
 static const table_column output_columns[] = {
     {"output", "output", TABLE_TEXT, 0},
     {"type", "type", TABLE_TEXT, 0},
-    {"shape", "shape", TABLE_TEXT, 0},
+    {"shape", "shape", TABLE_JSON, 0},
     {"file", "file", TABLE_TEXT, 0},
 };
 
@@ -215,7 +229,7 @@ static quern_status execute(run *r)
     quern_status status = compute(r, q);
     r->seconds = command_seconds() - start;
     if (status == QUERN_OK && r->show.rows) status = winners_list(&r->arrays, &r->show, &r->winners);
-    if (status == QUERN_OK) status = expect_compare(&r->arrays, &r->expect, r->compared, &r->differ);
+    if (status == QUERN_OK) status = expect_compare(&r->arrays, &r->expect, &r->tolerance, r->compared, &r->beyond);
     if (status == QUERN_OK) status = arrays_store(&r->arrays);
     quern_close(q);
     return status;
@@ -242,11 +256,15 @@ static int run_spec(run *r, int argc, char **argv)
         print_json(r);
     else
         print_report(r);
-    return r->differ ? command_fail("the integers of an output differ from those expected") : COMMAND_OK;
+    if (!r->beyond) return COMMAND_OK;
+    return command_fail("%d of %zu outputs differ from what is expected by more than %s", r->beyond,
+                        table_rows(r->compared),
+                        r->tolerance.is_given ? "--tolerance allows" : "the family's accuracy allows");
 }
 
 int command_run(int argc, char **argv)
 {
+    const char *tolerance = NULL;
     run r = {.where = "auto", .show = {.rows = 0, .top = 5}};
     const command_option options[] = {
         {"device", 0, "WHERE", COMMAND_STRING, &r.where, 0, 0, "auto (default), gpu, cpu or model"},
@@ -255,7 +273,8 @@ int command_run(int argc, char **argv)
         {"show", 0, "N", COMMAND_NUMBER, &r.show.rows, 0, INT32_MAX, "print the winners of the first N rows"},
         {"top", 0, "N", COMMAND_NUMBER, &r.show.top, 1, INT32_MAX, "winners a row that --show prints (5)"},
         {"tokens", 0, "FILE", COMMAND_STRING, &r.show.tokens, 0, 0, "--show their words: lines 'id<TAB>JSON string'"},
-        {"expect", 0, "NAME=FILE", COMMAND_REPEAT, &r.expect, 0, 0, "compare an output; exit 1 when integers differ"},
+        {"expect", 0, "NAME=FILE", COMMAND_REPEAT, &r.expect, 0, 0, "compare an output; exit 1 when it is too far off"},
+        {"tolerance", 0, "R[,A]", COMMAND_STRING, &tolerance, 0, 0, "allowed: A + R times the expected number"},
         COMMAND_OPTION_JSON(&r.settings.json),
         COMMAND_OPTION_VERBOSE(&r.settings.verbose),
         COMMAND_OPTION_END,
@@ -263,6 +282,8 @@ int command_run(int argc, char **argv)
     const command_syntax syntax = {"quern run SPEC NAME=FILE.npy... [options]", text, options};
     int exit_status;
     if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
+    if (tolerance && !expect_tolerance_parse(tolerance, &r.tolerance))
+        return command_usage("--tolerance %s: a number from 0 on is needed, or two, as in 1e-3,1e-6", tolerance);
     r.kernels = table_create(kernel_columns, QN_COUNT(kernel_columns));
     r.outputs = table_create(output_columns, QN_COUNT(output_columns));
     r.compared = expect_table();

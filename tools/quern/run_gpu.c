@@ -47,6 +47,7 @@ static void point_to_device(const arrays *a, const gpu_memory *m, size_t workspa
     char *at = (char *)args;
     memcpy(args, a->args, a->family->args_bytes);
     for (size_t i = 0; i < a->tensor_count; i++) {
+        if (!a->tensor[i].given) continue;
         void *pointer = (void *)(uintptr_t)m->tensor[i];
         memcpy(at + a->tensor[i].tensor->pointer_offset, &pointer, sizeof pointer);
     }

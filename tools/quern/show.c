@@ -11,7 +11,7 @@
 #include "table.h"
 #include "tune.h"
 
-enum { SHOW_MAX_SIZES = 16 };
+enum { SHOW_MAX_SIZES = 32 };
 
 typedef struct show {
     command_settings settings;
@@ -19,13 +19,11 @@ typedef struct show {
     const qn_family *family;
     quern_any_spec spec;
     char spec_text[512];
-    struct {
-        const char *name;
-        int64_t value;      // -1: not given
-    } size[SHOW_MAX_SIZES]; // the sizes of all families, by name
-    size_t size_count;
+    command_sizes sizes;
     table *table;
     cJSON *kernels; // of source and key with --json
+    bool one_size;  // only what serves this bucket
+    size_t bucket;  //
     bool several;   // more than one kernel is shown
     bool is_here;   // the architectures are those of the devices present
 } show;
@@ -67,15 +65,19 @@ static const table_column plan_columns[] = {
     {"shared", "dynamic_shared_bytes", TABLE_INT, 0},
     {"kernel", "kernel", TABLE_TEXT, 0},
     {"template", "template", TABLE_TEXT, 0},
+    {"takes of an SM", "budget", TABLE_TEXT, 0}, // of families that say it
 };
 
 static quern_status each_plan(show *s, const shown *k)
 {
     qn_text config = QN_TEXT_INIT;
+    qn_text budget = QN_TEXT_INIT;
     qn_config_write(s->family, &k->variant->config, &config);
+    if (s->family->budget) s->family->budget(&s->spec.base, k->arch, &k->variant->config, &budget);
     table_add(s->table, k->arch->name, k->sizes, qn_text_string(&config), k->variant->chosen, (int64_t)k->plan->threads,
               (int64_t)k->plan->min_ctas, (int64_t)k->plan->cluster, (int64_t)k->plan->dynamic_shared, k->plan->entry,
-              k->plan->template_path);
+              k->plan->template_path, qn_text_string(&budget));
+    qn_text_fini(&budget);
     qn_text_fini(&config);
     return QUERN_OK;
 }
@@ -223,20 +225,24 @@ static const show_kind kinds[] = {
 
 // ---- which kernels
 
-// Fills the family's sizes structure from the options. False: no size was given.
-static bool given_sizes(const show *s, void *sizes)
+// Fills the family's sizes structure from the options. *any: a size was given.
+static quern_status given_sizes(const show *s, void *sizes, bool *any)
 {
-    bool any = false;
+    *any = false;
     memset(sizes, 0, s->family->sizes_bytes);
     memcpy(sizes, &s->family->sizes_bytes, sizeof(size_t)); // structures begin with their size
     for (size_t i = 0; i < s->family->size_count; i++) {
-        for (size_t k = 0; k < s->size_count; k++) {
-            if (strcmp(s->size[k].name, s->family->sizes[i].name) != 0 || s->size[k].value < 0) continue;
-            memcpy((char *)sizes + s->family->sizes[i].offset, &s->size[k].value, sizeof(int64_t));
-            any = true;
-        }
+        const qn_field *size = &s->family->sizes[i];
+        const char *given = command_size(&s->sizes, size->name);
+        int64_t value;
+        if (!given) continue;
+        if (!qn_parse_int(given, &value) || value < 0 || value > size->max)
+            return qn_fail(QUERN_BAD_VALUE, "--%s %s: a whole number from 0 to %lld is needed", size->name, given,
+                           (long long)size->max);
+        memcpy((char *)sizes + size->offset, &value, sizeof value);
+        *any = true;
     }
-    return any;
+    return QUERN_OK;
 }
 
 static quern_status show_variant(show *s, const show_kind *kind, const qn_arch *arch, const qn_variant *variant)
@@ -265,11 +271,10 @@ static quern_status show_arch(show *s, const show_kind *kind, const qn_arch *arc
     char name[128];
     qn_tune_device here;
     bool is_here = s->is_here && find_device(arch, name, &here);
-    _Alignas(16) unsigned char sizes[256];
     static qn_variants variants; // large
     QN_TRY(qn_variants_plan_for(s->q, s->family, &s->spec.base, arch, is_here ? &here : NULL, &variants));
-    if (given_sizes(s, sizes)) {
-        const qn_variant *variant = &variants.item[variants.of_bucket[s->family->bucket_of(sizes)]];
+    if (s->one_size) {
+        const qn_variant *variant = &variants.item[variants.of_bucket[s->bucket]];
         s->several = s->several || variant->plan.stage_count > 1;
         return show_variant(s, kind, arch, variant);
     }
@@ -297,7 +302,7 @@ static quern_status execute(show *s, const show_kind *kind, const command_archs 
 {
     s->several = archs->count > 1;
     QN_TRY(command_open(&s->settings, &s->q));
-    s->table = table_create(kind->columns, kind->column_count);
+    s->table = table_create(kind->columns, kind->column_count - (kind->each == each_plan && !s->family->budget));
     s->kernels = cJSON_CreateArray();
     quern_status status = QUERN_OK;
     for (size_t i = 0; i < archs->count && status == QUERN_OK; i++) status = show_arch(s, kind, archs->item[i]);
@@ -310,9 +315,16 @@ static quern_status execute(show *s, const show_kind *kind, const command_archs 
 
 static quern_status read_spec(show *s, const char *spec_text)
 {
+    _Alignas(16) unsigned char sizes[256];
     QN_TRY(quern_spec_parse(spec_text, &s->spec));
     QN_TRY(qn_family_find(s->spec.base.family, &s->family));
-    return quern_spec_format(&s->spec.base, s->spec_text, sizeof s->spec_text);
+    QN_TRY(given_sizes(s, sizes, &s->one_size));
+    s->bucket = s->one_size ? s->family->bucket_of(sizes) : 0;
+    QN_TRY(quern_spec_format(&s->spec.base, s->spec_text, sizeof s->spec_text));
+    quern_any_spec full; // with the fields that follow from others
+    QN_TRY(qn_spec_complete(&s->spec.base, &s->family, &full));
+    s->spec = full;
+    return QUERN_OK;
 }
 
 static int show_spec(show *s, int argc, char **argv, const char *arch)
@@ -326,49 +338,25 @@ static int show_spec(show *s, int argc, char **argv, const char *arch)
         return command_usage("cannot show '%s': plan, source, key and resources are known", argv[1]);
     quern_status status = read_spec(s, argv[2]);
     if (status != QUERN_OK) return command_status(status);
+    exit_status = command_check_sizes(&s->sizes, &s->family, 1);
+    if (exit_status != COMMAND_OK) return exit_status;
     if (!command_choose_archs(arch, &archs, &exit_status)) return exit_status;
     s->is_here = !arch;
     status = execute(s, &kinds[kind], &archs);
     return status == QUERN_OK ? COMMAND_OK : command_status(status);
 }
 
-// An option for every size that some family has.
-static size_t add_size_options(show *s, command_option *options, size_t count)
-{
-    size_t families;
-    const qn_family *const *family = qn_families(&families);
-    for (size_t f = 0; f < families; f++) {
-        for (size_t i = 0; i < family[f]->size_count; i++) {
-            const qn_field *field = &family[f]->sizes[i];
-            size_t k = 0;
-            while (k < s->size_count && strcmp(s->size[k].name, field->name) != 0) k++;
-            if (k < s->size_count || k == SHOW_MAX_SIZES) continue;
-            s->size[s->size_count].name = field->name;
-            s->size[s->size_count].value = -1;
-            options[count++] = (command_option){field->name,
-                                                0,
-                                                "N",
-                                                COMMAND_NUMBER,
-                                                &s->size[s->size_count++].value,
-                                                0,
-                                                INT64_MAX,
-                                                "only what serves this size"};
-        }
-    }
-    return count;
-}
-
 int command_show(int argc, char **argv)
 {
     show s = {0};
     const char *arch = NULL;
-    command_option options[SHOW_MAX_SIZES + 5] = {
+    command_option options[COMMAND_MAX_SIZES + 5] = {
         COMMAND_OPTION_ARCH(&arch),
         COMMAND_OPTION_DB(&s.settings.db),
         COMMAND_OPTION_JSON(&s.settings.json),
         COMMAND_OPTION_VERBOSE(&s.settings.verbose),
     };
-    size_t count = add_size_options(&s, options, 4);
+    size_t count = command_add_sizes(&s.sizes, "N", "only what serves this size", options, 4);
     options[count] = (command_option)COMMAND_OPTION_END;
     const command_syntax syntax = {"quern show plan|source|key|resources SPEC [options]", text, options};
     int exit_status;

@@ -92,6 +92,7 @@ void table_add(table *t, ...)
     for (size_t c = 0; c < t->column_count; c++) {
         switch (t->columns[c].kind) {
         case TABLE_TEXT:
+        case TABLE_JSON:
             row[c] = text_cell(va_arg(list, const char *));
             break;
         case TABLE_INT:
@@ -147,6 +148,11 @@ static void print_cell(const char *text, size_t width, bool right, bool last)
     fputs(last ? "\n" : "  ", stdout);
 }
 
+static bool is_number(table_kind kind)
+{
+    return kind == TABLE_INT || kind == TABLE_REAL;
+}
+
 // widths: 0 for a column that is not shown
 static void print_line(const table *t, const size_t *widths, const cell *row)
 {
@@ -155,8 +161,7 @@ static void print_line(const table *t, const size_t *widths, const cell *row)
         if (widths[c]) last = c;
     for (size_t c = 0; c < t->column_count; c++)
         if (widths[c])
-            print_cell(row ? shown(&row[c]) : t->columns[c].title, widths[c], t->columns[c].kind != TABLE_TEXT,
-                       c == last);
+            print_cell(row ? shown(&row[c]) : t->columns[c].title, widths[c], is_number(t->columns[c].kind), c == last);
 }
 
 void table_print(const table *t)
@@ -172,7 +177,9 @@ void table_print(const table *t)
 static cJSON *cell_json(const cell *c, table_kind kind)
 {
     if (!c->text) return cJSON_CreateNull();
-    return kind == TABLE_TEXT ? cJSON_CreateString(c->text) : cJSON_CreateNumber(c->number);
+    if (is_number(kind)) return cJSON_CreateNumber(c->number);
+    cJSON *json = kind == TABLE_JSON ? cJSON_Parse(c->text) : NULL;
+    return json ? json : cJSON_CreateString(c->text);
 }
 
 cJSON *table_json(const table *t)

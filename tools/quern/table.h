@@ -10,6 +10,7 @@
 
 typedef enum table_kind {
     TABLE_TEXT, // const char *; NULL is printed as "-" and null
+    TABLE_JSON, // the same, of text that is JSON itself: "[2, 3]"
     TABLE_INT,  // int64_t
     TABLE_REAL  // double; NaN is printed as "-" and null
 } table_kind;

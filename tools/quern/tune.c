@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/path.h"
@@ -14,14 +15,15 @@ static const char text[] =
     "every later prepare finds it. A configuration wins only if it gains more than the spread of the\n"
     "times. Without --rows every range of sizes is tuned. The budget is for everything that is asked for\n"
     "(default: 30 s a range). Ctrl-C keeps what was found. With --plot a heat map of the times over\n"
-    "local_k and block size is written. Results are of this kind of device, this version of Quern and the\n"
-    "driver's major version; of others they are kept, and listed as stale.\n";
+    "local_k and block size is written. At the end, and by --compare, the gains over the library's own\n"
+    "choice are listed, with their median and the largest. Results are of this kind of device, this\n"
+    "version of Quern and the driver's major version; of others they are kept, and listed as stale.\n";
 
 enum { BUSY_MS = 5000, MOST_SECONDS = 7 * 24 * 3600 };
 
 typedef struct words {
     const char *budget, *where, *explain, *export_file, *import_file;
-    bool list;
+    bool list, compare;
 } words;
 
 // "60", "60s", "5m", "2h"
@@ -60,23 +62,11 @@ static void print_log(void *user, quern_log_level level, const char *line)
 
 static const qn_log log_to_stderr = {print_log, NULL};
 
-static quern_status default_file(qn_text *file)
-{
-    qn_cache_directory(false, file);
-    if (!file->length)
-        return qn_fail(QUERN_UNSAFE_PATH,
-                       "there is no cache folder (no home, no QUERN_CACHE_DIR); name a database with --db");
-    QN_TRY(qn_text_check(file));
-    QN_TRY(qn_directory_prepare(file->bytes));
-    qn_text_puts(file, "/quern-v1.db");
-    return qn_text_check(file);
-}
-
 static quern_status open_table(tune_request *r, bool writes, qn_text *file)
 {
     r->file = r->settings.db;
     if (!r->file) {
-        QN_TRY(default_file(file));
+        QN_TRY(command_default_database(true, file));
         r->file = file->bytes;
     }
     if (!writes && r->settings.db && !qn_file_exists(r->file))
@@ -104,13 +94,13 @@ static quern_status look_for_gpu(const tune_request *r)
     quern_status status = device_look(r->ordinal, &d);
     if (status == QUERN_OK) return QUERN_OK;
     return qn_fail(status, "tuning needs a GPU, which this machine does not show ('quern doctor' says why); --list, "
-                           "--explain, --export and --import work without one");
+                           "--compare, --explain, --export and --import work without one");
 }
 
 static int run_action(tune_request *r, const words *w)
 {
     qn_text file = QN_TEXT_INIT;
-    bool runs = !w->list && !w->explain && !w->export_file && !w->import_file;
+    bool runs = !w->list && !w->compare && !w->explain && !w->export_file && !w->import_file;
     quern_status status = runs ? look_for_gpu(r) : QUERN_OK;
     if (status == QUERN_OK) status = open_table(r, runs || w->import_file, &file);
     int exit_status = COMMAND_OK;
@@ -118,6 +108,8 @@ static int run_action(tune_request *r, const words *w)
         exit_status = command_status(status);
     else if (w->list)
         exit_status = tune_list_results(r);
+    else if (w->compare)
+        exit_status = tune_compare(r);
     else if (w->explain)
         exit_status = tune_explain(r);
     else if (w->export_file)
@@ -133,11 +125,13 @@ static int run_action(tune_request *r, const words *w)
 
 static int check_words(tune_request *r, const words *w, int operands)
 {
-    int actions = w->list + !!w->explain + !!w->export_file + !!w->import_file;
-    if (actions > 1) return command_usage("one of --list, --explain, --export and --import, or specs to tune");
-    if (actions && operands)
+    int actions = w->list + w->compare + !!w->explain + !!w->export_file + !!w->import_file;
+    if (actions > 1)
+        return command_usage("one of --list, --compare, --explain, --export and --import, or specs to tune");
+    if (actions && operands && !w->compare)
         return command_usage("a spec to tune does not go with --list, --explain, --export, --import");
-    if (!actions && !operands) return command_usage("a spec, @FILE, --list, --explain, --export or --import is needed");
+    if (!actions && !operands)
+        return command_usage("a spec, @FILE, --list, --compare, --explain, --export or --import is needed");
     if (w->budget && !parse_seconds(w->budget, &r->seconds))
         return command_usage("--budget %s: a time from 1 second on is needed, as in 60s, 5m, 2h", w->budget);
     if (!device_parse(w->where, &r->ordinal)) return command_usage("--device %s: gpu or gpu:N is needed", w->where);
@@ -148,41 +142,27 @@ static int tune(tune_request *r, const words *w, int argc, char **argv)
 {
     int exit_status = check_words(r, w, argc - 1);
     quern_status status = QUERN_OK;
+    bool has_action = w->list || w->compare || w->explain || w->export_file || w->import_file;
     if (exit_status != COMMAND_OK) return exit_status;
     if (w->explain) status = spec_list_add(&r->specs, w->explain);
     for (int i = 1; i < argc && status == QUERN_OK; i++) status = spec_list_add(&r->specs, argv[i]);
-    return status == QUERN_OK ? run_action(r, w) : command_status(status);
-}
-
-// An option for every size that some family has.
-static size_t add_size_options(tune_request *r, command_option *options, size_t count)
-{
-    size_t families;
-    const qn_family *const *family = qn_families(&families);
-    for (size_t f = 0; f < families; f++)
-        for (size_t i = 0; i < family[f]->size_count; i++) {
-            const char *name = family[f]->sizes[i].name;
-            size_t k = 0;
-            while (k < r->size_count && strcmp(r->size[k].name, name) != 0) k++;
-            if (k < r->size_count || k == TUNE_MAX_SIZES) continue;
-            r->size[k].name = name;
-            r->size_count++;
-            options[count++] = (command_option){
-                name, 0, "LIST", COMMAND_STRING, &r->size[k].list, 0, 0, "tune for these only: 1,8,64,4096"};
-        }
-    return count;
+    if (status != QUERN_OK) return command_status(status);
+    if (!has_action) exit_status = tune_make_jobs(r);
+    return exit_status == COMMAND_OK ? run_action(r, w) : exit_status;
 }
 
 int command_tune(int argc, char **argv)
 {
     tune_request r = {.threads = available_processors()};
     words w = {.where = "gpu"};
-    command_option options[TUNE_MAX_SIZES + 12] = {
+    command_option options[COMMAND_MAX_SIZES + 13] = {
         {"budget", 0, "TIME", COMMAND_STRING, &w.budget, 0, 0, "for everything: 60s, 5m, 2h"},
         {"jobs", 'j', "N", COMMAND_NUMBER, &r.threads, 1, 256, "compile N at a time (default: the processors)"},
         {"device", 0, "WHERE", COMMAND_STRING, &w.where, 0, 0, "gpu (default) or gpu:N"},
         {"plot", 0, "FILE", COMMAND_STRING, &r.plot, 0, 0, "an SVG of the times (with --explain too)"},
         {"list", 0, NULL, COMMAND_FLAG, &w.list, 0, 0, "the winners, and which of them count here"},
+        {"compare", 0, NULL, COMMAND_FLAG, &w.compare, 0, 0,
+         "the winners beside the library's own choice, and the gains"},
         {"explain", 0, "SPEC", COMMAND_STRING, &w.explain, 0, 0, "what was tried, with its time and why it lost"},
         {"export", 0, "FILE", COMMAND_STRING, &w.export_file, 0, 0, "every result as text (-: standard output)"},
         {"import", 0, "FILE", COMMAND_STRING, &w.import_file, 0, 0, "results from text; newer ones that exist stay"},
@@ -190,14 +170,16 @@ int command_tune(int argc, char **argv)
         COMMAND_OPTION_JSON(&r.settings.json),
         COMMAND_OPTION_VERBOSE(&r.settings.verbose),
     };
-    size_t count = add_size_options(&r, options, 11);
+    size_t count = command_add_sizes(&r.sizes, "LIST", "tune for these only: 1,8,64,4096", options, 12);
     options[count] = (command_option)COMMAND_OPTION_END;
     const command_syntax syntax = {"quern tune SPEC... | @FILE... [options]\n"
+                                   "quern tune --compare [SPEC... | @FILE...] [options]\n"
                                    "quern tune --list | --explain SPEC | --export FILE | --import FILE [options]",
                                    text, options};
     int exit_status;
     if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
     exit_status = tune(&r, &w, argc, argv);
+    free(r.jobs);
     spec_list_fini(&r.specs);
     return exit_status;
 }

@@ -1,31 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the files of `quern tune` share.
 //
-//   tune.c               the options, and which of the actions they ask for
-//   tune_run.c           the search on a GPU, progress, Ctrl-C
-//   tune_table.c         list, explain, export, import: no GPU needed
-//   tune_plot.c          heat maps
-//   tune_softmax_topk.c  what the tuner must know of that family: inputs, and whether results are right
+//   tune.c           the options, and which of the actions they ask for
+//   tune_jobs.c      specs and sizes → the ranges of sizes that are to be tuned
+//   tune_run.c       the search on a GPU, progress, Ctrl-C
+//   tune_compare.c   tuned beside the library's own choice: gains, their median and the largest; no GPU needed
+//   tune_table.c     list, explain, export, import: no GPU needed
+//   tune_plot.c      heat maps
+//   tune_check.c     a candidate's results on a family's hostile inputs
+//   tune_<family>.c  what the tuner must know of a family: its inputs, and the judge of its outputs
 #ifndef QUERN_TOOLS_TUNE_H
 #define QUERN_TOOLS_TUNE_H
 
 #include "cache/store.h"
 #include "cache/tune.h"
 #include "command.h"
-#include "device.h"
-#include "ops/family.h"
 #include "specs.h"
+#include "tune_subject.h"
 
-enum { TUNE_MAX_SIZES = 16 };
+typedef struct tune_job { // a range of sizes of a spec
+    const spec_item *item;
+    const tune_subject *subject;
+    size_t bucket;
+    _Alignas(16) unsigned char sizes[128]; // what is timed
+    char sizes_text[96];
+} tune_job;
 
 typedef struct tune_request {
     command_settings settings;
     spec_list specs;
-    struct {
-        const char *name; // of a size of some family
-        const char *list; // "1,8,64"; NULL: not given
-    } size[TUNE_MAX_SIZES];
-    size_t size_count;
+    command_sizes sizes; // lists: "1,8,64"
+    tune_job *jobs;
+    size_t job_count;
     double seconds; // 0: the default
     int64_t threads;
     int ordinal;
@@ -34,8 +40,12 @@ typedef struct tune_request {
     quern_store store;
 } tune_request;
 
+// Makes the jobs of all specs, before a GPU is looked for. COMMAND_OK or the exit status.
+int tune_make_jobs(tune_request *r);
+
 // Each returns an exit status. r->store is open.
 int tune_run(tune_request *r);
+int tune_compare(tune_request *r); // of every spec in the table, or of r->specs
 int tune_list_results(tune_request *r);
 int tune_explain(tune_request *r);
 int tune_export(tune_request *r, const char *file);
@@ -50,18 +60,21 @@ quern_status tune_plot(const char *file, const qn_family *family, const qn_tune_
 // Writes a whole file under another name, then moves it into place. FILE_ERROR.
 quern_status tune_write_file(const char *file, const qn_text *text);
 
-// ---- what the tuner must know of a family
+// ---- gains: by how much the library's own choice is slower than the winner, in per cent
 
-typedef struct tune_subject {
-    const qn_family *family;
-    bool (*fill)(void *user, const qn_tensor *tensor, size_t copy, void *host, size_t elements); // tune/measure.h
-    // Ordinary and hostile inputs of a spec, each run and judged: OK, or INTERNAL with the first difference.
-    quern_status (*check)(const device *d, const quern_spec *spec, const quern_op *op);
-} tune_subject;
+typedef struct tune_gains {
+    double *percent;
+    const char **names; // of the ranges, "softmax_topk V=… rows=8"; owned
+    size_t count, capacity;
+    size_t unknown; // ranges whose own choice was not timed
+} tune_gains;
 
-#define TUNE_SUBJECTS(X) X(softmax_topk)
-#define X(name)          extern const tune_subject tune_##name;
-TUNE_SUBJECTS(X)
-#undef X
+void tune_gains_add(tune_gains *gains, const char *spec, const char *sizes, double percent); // NaN: not known
+void tune_gains_fini(tune_gains *gains);
+double tune_gains_median(const tune_gains *gains);               // NaN: there is none
+size_t tune_gains_worst(const tune_gains *gains);                // index of the largest; count: there is none
+size_t tune_gains_over(const tune_gains *gains, double percent); // how many are larger
+void tune_gains_print(const tune_gains *gains);                  // two lines on stdout
+struct cJSON *tune_gains_json(const tune_gains *gains);          // {"ranges": …, "median_percent": …, …}
 
 #endif

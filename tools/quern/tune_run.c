@@ -18,18 +18,9 @@
 #include "tune/measure.h"
 #include "tune/results.h"
 
-enum { SECONDS_A_JOB = 30, FIRST_REPEATS = 5, REPEATS = 40, DRAWS = 48, COMPILE_MS = 60000, MAX_JOBS = 1024 };
+enum { SECONDS_A_JOB = 30, FIRST_REPEATS = 5, REPEATS = 40, DRAWS = 48, COMPILE_MS = 60000 };
 
 static atomic_bool interrupted;
-
-// One range of sizes of one spec.
-typedef struct job {
-    const spec_item *item;
-    const tune_subject *subject;
-    size_t bucket;
-    _Alignas(16) unsigned char sizes[128];
-    char sizes_text[96];
-} job;
 
 typedef struct tuning {
     tune_request *r;
@@ -38,105 +29,13 @@ typedef struct tuning {
     char device_name[128];
     qn_tune_device fingerprint;
     quern *q, *scratch;
-    job *jobs;
-    size_t job_count, done;
-    double end;        // of the time for everything
-    const job *job;    // under way
-    qn_tune_list rows; // of all jobs, for the plot
+    size_t done;         // of r's jobs
+    double end;          // of the time for everything
+    const tune_job *job; // under way
+    qn_tune_list rows;   // of all jobs, for the plot
     table *table;
+    tune_gains gains;
 } tuning;
-
-// ---- jobs
-
-static const tune_subject *find_subject(const char *family)
-{
-#define X(name) &tune_##name,
-    static const tune_subject *const subjects[] = {TUNE_SUBJECTS(X)};
-#undef X
-    for (size_t i = 0; i < QN_COUNT(subjects); i++)
-        if (!strcmp(subjects[i]->family->name, family)) return subjects[i];
-    return NULL;
-}
-
-static quern_status add_job(tuning *t, const spec_item *item, const tune_subject *subject, const void *sizes)
-{
-    const qn_family *family = subject->family;
-    qn_text text = QN_TEXT_INIT;
-    job made = {.item = item, .subject = subject, .bucket = family->bucket_of(sizes)};
-    memcpy(made.sizes, sizes, family->sizes_bytes);
-    qn_sizes_write(family, sizes, &text);
-    snprintf(made.sizes_text, sizeof made.sizes_text, "%s", qn_text_string(&text));
-    qn_text_fini(&text);
-    for (size_t i = 0; i < t->job_count; i++) {
-        if (t->jobs[i].item != item || t->jobs[i].bucket != made.bucket) continue;
-        command_note("%s and %s are served by one configuration: %s is timed", t->jobs[i].sizes_text, made.sizes_text,
-                     made.sizes_text);
-        t->jobs[i] = made;
-        return QUERN_OK;
-    }
-    if (t->job_count == MAX_JOBS)
-        return qn_fail(QUERN_BAD_VALUE, "more than %d ranges of sizes are asked for", MAX_JOBS);
-    t->jobs[t->job_count++] = made;
-    return QUERN_OK;
-}
-
-static quern_status read_number(const qn_field *field, const char **word, int64_t *value)
-{
-    char number[24];
-    size_t length = strcspn(*word, ",");
-    snprintf(number, sizeof number, "%.*s", (int)length, *word);
-    if (length >= sizeof number || !qn_parse_int(number, value) || *value < 1 || *value > field->max)
-        return qn_fail(QUERN_BAD_VALUE, "--%s: '%.*s' is not a whole number from 1 to %lld", field->name, (int)length,
-                       *word, (long long)field->max);
-    *word += length + ((*word)[length] == ',');
-    return QUERN_OK;
-}
-
-static const char *list_of(const tuning *t, const char *size)
-{
-    for (size_t i = 0; i < t->r->size_count; i++)
-        if (!strcmp(t->r->size[i].name, size)) return t->r->size[i].list;
-    return NULL;
-}
-
-// Every combination of the lists; sizes without a list stay what they are.
-static quern_status add_combinations(tuning *t, const spec_item *item, const tune_subject *subject, size_t size,
-                                     unsigned char *sizes)
-{
-    const qn_family *family = subject->family;
-    if (size == family->size_count) return add_job(t, item, subject, sizes);
-    const char *list = list_of(t, family->sizes[size].name);
-    if (!list) return add_combinations(t, item, subject, size + 1, sizes);
-    do {
-        int64_t value;
-        QN_TRY(read_number(&family->sizes[size], &list, &value));
-        memcpy(sizes + family->sizes[size].offset, &value, sizeof value);
-        QN_TRY(add_combinations(t, item, subject, size + 1, sizes));
-    } while (*list);
-    return QUERN_OK;
-}
-
-static quern_status add_jobs(tuning *t, const spec_item *item)
-{
-    _Alignas(16) unsigned char sizes[sizeof t->jobs->sizes];
-    const tune_subject *subject = find_subject(item->spec.base.family);
-    bool listed = false;
-    if (!subject)
-        return qn_fail(QUERN_UNSUPPORTED, "%s cannot be tuned: nothing is known here to check its results with",
-                       item->spec.base.family);
-    const qn_family *family = subject->family;
-    if (qn_spec_has_one_config(family, &item->spec.base))
-        return qn_fail(QUERN_CONFLICT,
-                       "%s: batch_invariant=1 has one configuration for all sizes and is not tuned by sizes",
-                       item->text);
-    for (size_t i = 0; i < family->size_count; i++) listed |= list_of(t, family->sizes[i].name) != NULL;
-    for (size_t bucket = 0; bucket < family->bucket_count; bucket++) {
-        family->bucket_sizes(bucket, sizes);
-        if (listed) return add_combinations(t, item, subject, 0, sizes);
-        QN_TRY(add_job(t, item, subject, sizes));
-    }
-    return QUERN_OK;
-}
 
 // ---- one job
 
@@ -154,7 +53,7 @@ static int is_cancelled(void *user)
 static quern_status check(void *user, const quern_op *op)
 {
     const tuning *t = user;
-    return t->job->subject->check(&t->device, &t->job->item->spec.base, op);
+    return tune_check(t->job->subject, t->scratch, &t->device, &t->job->item->spec.base, op);
 }
 
 static bool fill(void *user, const qn_tensor *tensor, size_t copy, void *host, size_t elements)
@@ -170,11 +69,11 @@ static void show_progress(void *user, const qn_search_progress *p)
     double left = t->end - command_seconds();
     snprintf(what, sizeof what, "%s, %.0f s left: %zu tried, best %.2f us, own choice %.2f", t->job->sizes_text,
              left > 0 ? left : 0, p->timed, p->best_us, p->own_us);
-    command_progress(t->done, t->job_count, what);
+    command_progress(t->done, t->r->job_count, what);
 }
 
 // What won before, here.
-static bool find_former(const tuning *t, const job *j, qn_config *config)
+static bool find_former(const tuning *t, const tune_job *j, qn_config *config)
 {
     char bucket[96] = "";
     bool found = false;
@@ -192,9 +91,9 @@ static quern_status search_job(tuning *t, const qn_space *space, qn_search *sear
 {
     qn_config former;
     qn_measure *measure;
-    const job *j = t->job;
+    const tune_job *j = t->job;
     const double left = t->end - command_seconds();
-    qn_search_options options = {.seconds = (left > 1 ? left : 1) / (double)(t->job_count - t->done),
+    qn_search_options options = {.seconds = (left > 1 ? left : 1) / (double)(t->r->job_count - t->done),
                                  .first_repeats = FIRST_REPEATS,
                                  .repeats = REPEATS,
                                  .draws = DRAWS,
@@ -212,6 +111,7 @@ static quern_status search_job(tuning *t, const qn_space *space, qn_search *sear
                                     .space = space,
                                     .sizes = j->sizes,
                                     .compile_threads = (int)t->r->threads,
+                                    .most_copies = j->subject->most_copies ? j->subject->most_copies(j->sizes) : 0,
                                     .fill = fill,
                                     .check = check,
                                     .stopped = is_stopped,
@@ -248,7 +148,9 @@ static void add_result(tuning *t, const qn_space *space, const qn_search *search
     qn_config_write(space->family, &winner->config, &config);
     qn_config_write(space->family, &first->config, &own);
     double own_us = first->repeats ? first->timing.median_us : NAN, us = winner->timing.median_us;
-    table_add(t->table, t->job->item->text, bucket, t->job->sizes_text, own_us, us, 100 * (own_us / us - 1),
+    double gain = 100 * (own_us / us - 1);
+    tune_gains_add(&t->gains, t->job->item->text, t->job->sizes_text, gain);
+    table_add(t->table, t->job->item->text, bucket, t->job->sizes_text, own_us, us, gain,
               winner->timing.high_us - winner->timing.low_us, tried, qn_text_string(&config), qn_text_string(&own),
               (int64_t)search->is_complete);
     qn_text_fini(&config);
@@ -273,7 +175,7 @@ static quern_status keep(tuning *t, const qn_space *space, const qn_search *sear
     return QUERN_OK;
 }
 
-static quern_status run_job(tuning *t, const job *j)
+static quern_status run_job(tuning *t, const tune_job *j)
 {
     qn_search search;
     const qn_space space = {j->subject->family, &j->item->spec.base, t->arch, j->bucket};
@@ -289,8 +191,9 @@ static quern_status run_job(tuning *t, const job *j)
 static int run_jobs(tuning *t)
 {
     int failed = 0;
-    for (; t->done < t->job_count && !atomic_load(&interrupted); t->done++) {
-        quern_status status = run_job(t, &t->jobs[t->done]);
+    const size_t job_count = t->r->job_count;
+    for (; t->done < job_count && !atomic_load(&interrupted); t->done++) {
+        quern_status status = run_job(t, &t->r->jobs[t->done]);
         if (status == QUERN_OK || status == QUERN_CANCELLED) continue;
         failed++;
         command_note("%s", quern_message());
@@ -302,8 +205,8 @@ static int run_jobs(tuning *t)
     command_progress_end();
     if (atomic_load(&interrupted))
         return command_fail("interrupted after %zu of %zu ranges of sizes; what was found is kept",
-                            table_rows(t->table), t->job_count);
-    return failed ? command_fail("%d of %zu ranges of sizes failed", failed, t->job_count) : COMMAND_OK;
+                            table_rows(t->table), job_count);
+    return failed ? command_fail("%d of %zu ranges of sizes failed", failed, job_count) : COMMAND_OK;
 }
 
 // ---- the whole
@@ -344,10 +247,7 @@ static quern_status open_all(tuning *t)
                      qn_tuned_library());
     QN_TRY(command_open(&r->settings, &t->q));
     QN_TRY(open_scratch(t));
-    t->jobs = calloc(MAX_JOBS, sizeof *t->jobs);
-    if (!t->jobs) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory");
-    for (size_t i = 0; i < r->specs.count; i++) QN_TRY(add_jobs(t, &r->specs.item[i]));
-    t->end = command_seconds() + (r->seconds > 0 ? r->seconds : (double)(SECONDS_A_JOB * t->job_count));
+    t->end = command_seconds() + (r->seconds > 0 ? r->seconds : (double)(SECONDS_A_JOB * r->job_count));
     return QUERN_OK;
 }
 
@@ -357,7 +257,7 @@ static void close_all(tuning *t)
     quern_close(t->q);
     if (t->device.context) device_close(&t->device);
     qn_tune_list_fini(&t->rows);
-    free(t->jobs);
+    tune_gains_fini(&t->gains);
 }
 
 static void print_results(const tuning *t)
@@ -368,9 +268,11 @@ static void print_results(const tuning *t)
         cJSON_AddStringToObject(document, "arch", t->arch->name);
         cJSON_AddStringToObject(document, "file", t->r->file);
         cJSON_AddItemToObject(document, "results", table_json(t->table));
+        cJSON_AddItemToObject(document, "gains", tune_gains_json(&t->gains));
         json_print(document);
     } else {
         table_print(t->table);
+        tune_gains_print(&t->gains);
     }
 }
 
@@ -384,7 +286,7 @@ int tune_run(tune_request *r)
         catch_interrupt();
         exit_status = run_jobs(&t);
         print_results(&t);
-        if (r->plot && t.rows.count) status = tune_plot(r->plot, t.jobs[0].subject->family, &t.rows);
+        if (r->plot && t.rows.count) status = tune_plot(r->plot, r->jobs[0].subject->family, &t.rows);
         if (status != QUERN_OK) exit_status = command_status(status);
         table_destroy(t.table);
     }

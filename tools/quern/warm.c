@@ -6,7 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/path.h"
+#include "cache/store.h"
 #include "command.h"
 #include "specs.h"
 #include "table.h"
@@ -31,32 +34,51 @@ typedef struct work {
 static const char text[] =
     "Compiles every kernel of each spec for each architecture and keeps it in the database. Needs\n"
     "neither GPU nor driver. @FILE has one spec a line, # begins a comment; a name in .json is a\n"
-    "manifest {\"specs\": [...], \"arch\": [...]}. --shard i/n takes every n-th of the (spec,\n"
-    "architecture) pairs, from the i-th on (0 <= i < n): n machines share the work, and\n"
-    "'quern cache import' merges their databases.\n";
+    "manifest {\"specs\": [...], \"arch\": [...], \"sizes\": {\"rows\": [1, 64]}}; a log of $QUERN_LOG is\n"
+    "a list too. --from reads a model's config.json (Llama, Qwen, DeepSeek, Gemma). --shard i/n takes\n"
+    "every n-th of the (spec, architecture) pairs, from the i-th on (0 <= i < n): n machines share\n"
+    "the work, and 'quern cache import' merges their databases.\n";
 
 // ---- one line a job
+
+// Where the kernels that were found came from: "2 sealed, 1 user".
+static void origins(const quern_warm_report *r, char *out, size_t bytes)
+{
+    const struct {
+        int count;
+        const char *name;
+    } from[] = {{r->sealed, "sealed"}, {r->user, "user"}, {r->cached - r->sealed - r->user, "memory"}};
+    size_t length = 0;
+    *out = 0;
+    for (size_t i = 0; i < QN_COUNT(from); i++)
+        if (from[i].count)
+            length += (size_t)snprintf(out + length, bytes - length, "%s%d %s", length ? ", " : "", from[i].count,
+                                       from[i].name);
+}
 
 static void outcome(const job *j, char *out, size_t bytes)
 {
     const quern_warm_report *r = &j->report;
-    const char *plural = r->kernels == 1 ? "" : "s";
+    char from[64], kernels[32];
+    origins(r, from, sizeof from);
+    snprintf(kernels, sizeof kernels, "%d kernel%s", r->kernels, r->kernels == 1 ? "" : "s");
     if (j->status != QUERN_OK)
         snprintf(out, bytes, "failed");
     else if (r->compiled && r->cached)
-        snprintf(out, bytes, "%d compiled in %.0f ms, %d cached", r->compiled, r->compile_ms, r->cached);
+        snprintf(out, bytes, "%d compiled in %.0f ms, %d cached (%s)", r->compiled, r->compile_ms, r->cached, from);
     else if (r->compiled)
-        snprintf(out, bytes, "compiled in %.0f ms (%d kernel%s)", r->compile_ms, r->kernels, plural);
+        snprintf(out, bytes, "compiled in %.0f ms (%s)", r->compile_ms, kernels);
     else
-        snprintf(out, bytes, "cached (%d kernel%s)", r->kernels, plural);
+        snprintf(out, bytes, "cached (%s: %s)", kernels, from);
 }
 
 static void print_job(const job *j)
 {
-    char words[96];
+    char words[192];
     outcome(j, words, sizeof words);
     command_progress_clear();
-    printf("%-8s %s: %s\n", j->arch->name, j->spec->text, words);
+    const char *range = j->spec->range;
+    printf("%-8s %s%s%s%s: %s\n", j->arch->name, j->spec->text, *range ? " [" : "", range, *range ? "]" : "", words);
     fflush(stdout);
     if (j->status != QUERN_OK)
         command_note("%s for %s: %s", j->spec->text, j->arch->name, j->message ? j->message : "");
@@ -74,7 +96,9 @@ static void print_ready(work *w)
 static void run_job(work *w, job *j)
 {
     j->report = (quern_warm_report)QUERN_WARM_REPORT_INIT;
-    j->status = quern_warm(w->q, &j->spec->spec.base, j->arch->name, &j->report);
+    const spec_item *s = j->spec;
+    j->status = s->has_range ? quern_warm_sizes(w->q, &s->spec.base, s->from, s->to, j->arch->name, &j->report)
+                             : quern_warm(w->q, &s->spec.base, j->arch->name, &j->report);
     if (j->status != QUERN_OK) j->message = qn_strdup(quern_message());
 }
 
@@ -119,17 +143,18 @@ static int64_t available_processors(void)
 static void print_json(const work *w, double seconds)
 {
     static const table_column columns[] = {
-        {NULL, "spec", TABLE_TEXT, 0},    {NULL, "arch", TABLE_TEXT, 0},   {NULL, "status", TABLE_TEXT, 0},
-        {NULL, "variants", TABLE_INT, 0}, {NULL, "kernels", TABLE_INT, 0}, {NULL, "compiled", TABLE_INT, 0},
-        {NULL, "cached", TABLE_INT, 0},   {NULL, "stored", TABLE_INT, 0},  {NULL, "compile_ms", TABLE_REAL, 1},
-        {NULL, "message", TABLE_TEXT, 0},
+        {NULL, "spec", TABLE_TEXT, 0},    {NULL, "arch", TABLE_TEXT, 0},       {NULL, "status", TABLE_TEXT, 0},
+        {NULL, "variants", TABLE_INT, 0}, {NULL, "kernels", TABLE_INT, 0},     {NULL, "compiled", TABLE_INT, 0},
+        {NULL, "cached", TABLE_INT, 0},   {NULL, "sealed", TABLE_INT, 0},      {NULL, "user", TABLE_INT, 0},
+        {NULL, "stored", TABLE_INT, 0},   {NULL, "compile_ms", TABLE_REAL, 1}, {NULL, "message", TABLE_TEXT, 0},
     };
     table *t = table_create(columns, QN_COUNT(columns));
     for (size_t i = 0; i < w->count; i++) {
         const job *j = &w->jobs[i];
         table_add(t, j->spec->text, j->arch->name, quern_status_name(j->status), (int64_t)j->report.variants,
                   (int64_t)j->report.kernels, (int64_t)j->report.compiled, (int64_t)j->report.cached,
-                  (int64_t)j->report.stored, j->report.compile_ms, j->message);
+                  (int64_t)j->report.sealed, (int64_t)j->report.user, (int64_t)j->report.stored, j->report.compile_ms,
+                  j->message);
     }
     cJSON *document = cJSON_CreateObject();
     cJSON_AddItemToObject(document, "results", table_json(t));
@@ -170,6 +195,43 @@ static bool parse_shard(const char *shard, int64_t *index, int64_t *of)
     return qn_parse_int(first, index) && qn_parse_int(slash + 1, of) && *index >= 0 && *index < *of;
 }
 
+// A warm that can keep nothing is refused before anything is compiled. QUERN_MODE=strict compiles nothing: it asks whether
+// the databases have everything.
+static quern_status check_keeps(const char *db)
+{
+    const char *mode = qn_environment("QUERN_MODE", false);
+    qn_text file = QN_TEXT_INIT;
+    quern_store store;
+    if (mode && !strcmp(mode, "strict")) return QUERN_OK;
+    if (mode && (!strcmp(mode, "off") || !strcmp(mode, "read_only")))
+        return qn_fail(QUERN_STORE_READ_ONLY,
+                       "QUERN_MODE=%s keeps no kernel, so that there is nothing to warm: unset it (with "
+                       "QUERN_MODE=strict this command checks that the databases have every kernel)",
+                       mode);
+    if (db && !*db)
+        return qn_fail(QUERN_CONFLICT,
+                       "--db '' keeps kernels in memory, which ends with this command: name a database "
+                       "(with QUERN_MODE=strict, --db '' checks that the sealed ones have every kernel)");
+    quern_status status = QUERN_OK;
+    if (!db) status = command_default_database(true, &file);
+    const qn_sqlite_options options = {.file = db ? db : qn_text_string(&file),
+                                       .access = QN_SQLITE_READ_WRITE,
+                                       .busy_timeout_ms = 5000,
+                                       .cap_bytes = -1};
+    if (status == QUERN_OK) status = qn_sqlite_open(&options, &store);
+    if (status == QUERN_OK) {
+        status = qn_sqlite_probe(&store);
+        if (status == QUERN_OK && (qn_sqlite_is_sealed(&store) || access(options.file, W_OK) != 0))
+            status = qn_fail(QUERN_STORE_READ_ONLY,
+                             "%s is %s, so that nothing can be kept in it: name another database (with "
+                             "QUERN_MODE=strict this command checks that it has every kernel)",
+                             options.file, qn_sqlite_is_sealed(&store) ? "sealed" : "read-only");
+        qn_sqlite_close(&store);
+    }
+    qn_text_fini(&file);
+    return status;
+}
+
 static quern_status make_jobs(const spec_list *list, const command_archs *archs, const char *shard, work *w)
 {
     int64_t index, of;
@@ -190,6 +252,7 @@ static int run_work(command_settings *settings, work *w, int64_t threads)
     settings->compile_threads = workers ? (int)((size_t)threads / workers) : 1;
     w->json = settings->json;
     quern_status status = command_open(settings, &w->q);
+    if (status == QUERN_OK && (status = check_keeps(settings->db)) != QUERN_OK) quern_close(w->q);
     if (status != QUERN_OK) return command_status(status);
     double start = command_seconds();
     pthread_mutex_init(&w->lock, NULL);
@@ -214,28 +277,114 @@ static int warm_list(command_settings *settings, const spec_list *list, const ch
     return exit_status;
 }
 
+// ---- the list
+
+typedef struct sources { // of specs, beside the operands
+    command_strings logs, models;
+    model_options model;
+    command_sizes sizes;
+    bool only_list;
+} sources;
+
+static quern_status read_list(const sources *from, int argc, char **argv, spec_list *list)
+{
+    for (int i = 1; i < argc; i++) QN_TRY(spec_list_add(list, argv[i]));
+    for (size_t i = 0; i < from->logs.count; i++) QN_TRY(spec_list_add_log(list, from->logs.item[i]));
+    for (size_t i = 0; i < from->models.count; i++)
+        QN_TRY(spec_list_add_model(list, from->models.item[i], &from->model));
+    return QUERN_OK;
+}
+
+// --rows 1..64: for every spec whose family has the size and that a manifest has not narrowed.
+static quern_status narrow_list(const command_sizes *sizes, spec_list *list)
+{
+    for (size_t k = 0; k < sizes->count; k++) {
+        const char *name = sizes->item[k].name;
+        int64_t from, to;
+        bool used = false;
+        if (!sizes->item[k].text) continue;
+        QN_TRY(spec_parse_range(name, sizes->item[k].text, &from, &to));
+        for (size_t i = 0; i < list->count; i++) {
+            if (strstr(list->item[i].range, name)) continue;
+            quern_status status = spec_item_narrow(&list->item[i], name, from, to);
+            if (status == QUERN_UNKNOWN_ARGUMENT) continue;
+            QN_TRY(status);
+            used = true;
+        }
+        if (!used) return qn_fail(QUERN_UNKNOWN_ARGUMENT, "--%s: no spec has a size of this name", name);
+    }
+    return QUERN_OK;
+}
+
+// What a list leaves out, for people.
+static void say_notes(const spec_list *list)
+{
+    if (list->passed_over)
+        command_note("%zu line%s of the log passed over: their spec is none of a family", list->passed_over,
+                     list->passed_over == 1 ? "" : "s");
+    for (const char *at = qn_text_string(&list->notes); *at;) {
+        size_t length = strcspn(at, "\n");
+        command_note("%.*s", (int)length, at);
+        at += length + (at[length] == '\n');
+    }
+}
+
+static int print_list(const spec_list *list, bool json)
+{
+    static const table_column columns[] = {{NULL, "spec", TABLE_TEXT, 0}, {NULL, "sizes", TABLE_TEXT, 0}};
+    table *t = table_create(columns, QN_COUNT(columns));
+    for (size_t i = 0; i < list->count; i++) {
+        const spec_item *item = &list->item[i];
+        if (json)
+            table_add(t, item->text, *item->range ? item->range : NULL);
+        else
+            printf("%s\n", item->text);
+    }
+    if (json) {
+        cJSON *document = cJSON_CreateObject();
+        cJSON_AddItemToObject(document, "specs", table_json(t));
+        json_print(document);
+    }
+    table_destroy(t);
+    return COMMAND_OK;
+}
+
 int command_warm(int argc, char **argv)
 {
     command_settings settings = {0};
+    sources from = {.model = {0, 0}};
     const char *arch = NULL, *shard = NULL;
     int64_t threads = available_processors();
-    const command_option options[] = {
+    command_option options[32 + COMMAND_MAX_SIZES] = {
         COMMAND_OPTION_ARCH(&arch),
         COMMAND_OPTION_DB(&settings.db),
         {"jobs", 'j', "N", COMMAND_NUMBER, &threads, 1, 256, "compile N kernels at a time (default: the processors)"},
         {"shard", 0, "i/n", COMMAND_STRING, &shard, 0, 0, "only this part of the work"},
-        COMMAND_OPTION_JSON(&settings.json),
-        COMMAND_OPTION_VERBOSE(&settings.verbose),
-        COMMAND_OPTION_END,
+        {"from", 0, "FILE", COMMAND_REPEAT, &from.models, 0, 0, "what serving the model of this config.json needs"},
+        {"sample", 0, "K", COMMAND_NUMBER, &from.model.sample, 1, 2048, "of --from: candidates of the sampler"},
+        {"page", 0, "N", COMMAND_NUMBER, &from.model.page, 16, 256, "of --from: positions a page (default: 64)"},
+        {"from-log", 0, "FILE", COMMAND_REPEAT, &from.logs, 0, 0, "every spec of a log (QUERN_LOG=compile,cache)"},
+        {"list", 0, NULL, COMMAND_FLAG, &from.only_list, 0, 0, "print the specs, one a line, and do nothing"},
     };
-    const command_syntax syntax = {"quern warm SPEC... | @FILE... [options]", text, options};
+    size_t count = command_add_sizes(&from.sizes, "A..B", "only for sizes in this range", options, 9);
+    options[count++] = (command_option)COMMAND_OPTION_JSON(&settings.json);
+    options[count++] = (command_option)COMMAND_OPTION_VERBOSE(&settings.verbose);
+    options[count] = (command_option)COMMAND_OPTION_END;
+    const command_syntax syntax = {"quern warm SPEC... | @FILE... | --from config.json | --from-log FILE [options]",
+                                   text, options};
     int exit_status;
     if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
-    if (argc < 2) return command_usage("a spec or @FILE is needed");
-    spec_list list = {NULL, 0, 0, QN_TEXT_INIT};
-    quern_status status = QUERN_OK;
-    for (int i = 1; i < argc && status == QUERN_OK; i++) status = spec_list_add(&list, argv[i]);
-    exit_status = status == QUERN_OK ? warm_list(&settings, &list, arch, shard, threads) : command_status(status);
+    if (argc < 2 && !from.logs.count && !from.models.count) return command_usage("a spec or @FILE is needed");
+    spec_list list = SPEC_LIST_INIT;
+    quern_status status = read_list(&from, argc, argv, &list);
+    if (status == QUERN_OK) status = narrow_list(&from.sizes, &list);
+    if (status == QUERN_OK) say_notes(&list);
+    if (status != QUERN_OK)
+        exit_status = command_status(status);
+    else if (from.only_list)
+        exit_status = print_list(&list, settings.json);
+    else
+        exit_status = warm_list(&settings, &list, arch, shard, threads);
     spec_list_fini(&list);
     return exit_status;
 }

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// attention, plan "decode": few queries, many keys. A tile's rows are the queries of all heads that share a KV head, so
+// that its keys are read once; the keys are cut into splits of a fixed size, a CTA each, and the CTA that ends last merges
+// them in order. A sequence of more than ATTENTION_SPLIT_QUERIES queries is not cut: then this is plan "prefill".
+//
+//   out = softmax(mask(cap(q · k · scale))) · v
+//
+// Which splits, workspace and merge: split.cuh. Tile, ring and warps: tile.cuh. ANALYSIS.md: work, bounds, figures.
+#include "split.cuh"
+
+static_assert(SHARED_BYTES == kTileBytes + 16, "the sizes of ops/attention_plan.c");
+static_assert(64 % KEYS == 0, "KEYS: splits begin at multiples of 64");
+
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ attention_params p)
+{
+    const Tile t = tile_of_block(p);
+    if (t.rows <= 0) return;
+    const Splits splits = splits_of(p, t);
+    if ((i32)blockIdx.y >= splits.ctas) return;
+    const Shared s = shared_pieces();
+#pragma unroll 1
+    for (i32 i = (i32)blockIdx.y; i < splits.count; i += splits.ctas) {
+        State state;
+        i32 first, last;
+        state_clear(state);
+        keys_of_split(p, t, splits, i, &first, &last);
+        attend(p, t, s, first, last, state);
+        gather_sums(s, state);
+        if (splits.count == 1)
+            store_tile(p, t, state);
+        else
+            store_part(p, t, i, state);
+    }
+    if (splits.count == 1) return;
+    if (is_last(p, t, s, splits)) merge(p, t, splits);
+}

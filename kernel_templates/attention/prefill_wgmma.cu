@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// attention, plan "wgmma" (sm_90a), 64 rows a computing warpgroup: all keys that
+// the queries of a tile see in turn; TMA by a warpgroup of its own, products by wgmma.
+//
+//   out = softmax(mask(cap(q · k · scale))) · v
+//
+// wgmma_shared.cuh: who does what. wgmma_load.cuh: the loader. wgmma_rows.cuh: the schedule. A CTA takes every
+// gridDim.x'th item of work. ANALYSIS.md: work, bounds, measured figures.
+#include "wgmma_load.cuh"
+#include "wgmma_rows.cuh"
+
+static_assert(SHARED_BYTES == kWgmmaBytes, "the sizes of ops/attention_wgmma.c");
+
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS)
+    QN_ENTRY(const __grid_constant__ attention_wgmma_params all)
+{
+    const Pieces s = shared_of_wgmma();
+    const i32 group = warp_index() / 4;
+    if (thread_index() == 0) start_barriers(s);
+    __syncthreads();
+    if (group == kGroups) {
+        setmaxnreg_dec<kLoaderRegisters>();
+        if (warp_index() % 4 == 0) load_tiles(all, s);
+    } else {
+        setmaxnreg_inc<kComputerRegisters>();
+        compute_rows(all, s, group);
+    }
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scores to probabilities, block after block of keys: cap, mask, running maximum, exponentials, sums. Works on the
+// accumulators of the matrix instructions, of which a thread has, of each tile of 16 rows and 8 keys,
+//
+//     x[j][i]   row g + 8 (i / 2), key 8 j + 2 q + i % 2        g = lane / 4, q = lane % 4
+//
+// so a row's scores are with four lanes (and with COLUMNS warps, if these share its keys).
+//
+// A score is kept as it comes (capped: after the cap). Differences to the maximum are taken after the product with log2(e)
+// and scale, which is rounded for both alike: the maximum's own probability is exactly 1, however large scores are, and a
+// maximum that stays gives a factor of exactly 1. So a block that a row does not see changes no bit of it.
+#pragma once
+
+#include "../common/numbers.cuh"
+#include "problem.cuh"
+
+// ---- units: what a score is multiplied with, for powers of 2 and for natural units
+
+QN_DEVICE float unit_log2(const attention_params &p)
+{
+    return SOFTCAP ? kLog2E : p.scale_log2;
+}
+QN_DEVICE float unit_natural(const attention_params &p)
+{
+    return SOFTCAP ? 1.f : p.scale;
+}
+
+// tanh within a few ulp: the difference of two near numbers is avoided by a series.
+QN_DEVICE float tanh_accurate(float x)
+{
+    const float a = fabsf(x), s = a * a;
+    const float series =
+        fmaf(a * s, fmaf(s, fmaf(s, fmaf(s, 62.f / 2835.f, -17.f / 315.f), 2.f / 15.f), -1.f / 3.f), a);
+    const float large = 1.f - 2.f * reciprocal(ex2(a * (2.f * kLog2E)) + 1.f);
+    const float t = a < 0.3f ? series : large;
+    return x < 0.f ? -t : t;
+}
+
+QN_DEVICE float score_of(const attention_params &p, float x)
+{
+    if constexpr (NEGATIVE) x = -x;
+    if constexpr (SOFTCAP) x = p.softcap * tanh_accurate(x * (p.scale / p.softcap));
+    return x;
+}
+
+// ---- mask
+
+// Keys that a thread's two rows of a tile of 16 see: first … last - 1.
+struct Limits {
+    i32 first[2], last[2];
+};
+
+QN_DEVICE Limits limits_of(const attention_params &p, const Tile &tile, i32 row)
+{
+    Limits l;
+#pragma unroll
+    for (i32 half = 0; half < 2; half++) {
+        const i32 query = query_of_row(p, tile, min(row + 8 * half, tile.rows - 1));
+        key_range(p, tile.sequence, query, query, &l.first[half], &l.last[half]);
+    }
+    return l;
+}
+
+QN_DEVICE bool is_seen(const Limits &l, i32 half)
+{
+    return l.first[half] < l.last[half];
+}
+
+// Keys that every row of the tile sees: blocks inside need no mask.
+struct Inner {
+    i32 first, last;
+};
+
+QN_DEVICE Inner inner_of(const attention_params &p, const Tile &tile)
+{
+    Inner inner;
+    i32 unused;
+    key_range(p, tile.sequence, query_of_row(p, tile, tile.rows - 1), 0, &inner.first, &unused);
+    key_range(p, tile.sequence, 0, query_of_row(p, tile, 0), &unused, &inner.last);
+    return inner;
+}
+
+// key: of this thread's first score.
+template <int kTiles> QN_DEVICE void mask_scores(float (&x)[kTiles][4], const Limits &l, i32 key)
+{
+#pragma unroll
+    for (i32 j = 0; j < kTiles; j++) {
+#pragma unroll
+        for (i32 i = 0; i < 4; i++) {
+            const i32 at = key + 8 * j + i % 2;
+            const bool seen = (!WINDOW_LEFT || at >= l.first[i / 2]) && at < l.last[i / 2];
+            x[j][i] = seen ? x[j][i] : -infinity();
+        }
+    }
+}
+
+// ---- maximum
+
+// Over the four lanes of a row.
+QN_DEVICE float quad_max(float x)
+{
+    x = fmaxf(x, __shfl_xor_sync(kFullMask, x, 1));
+    return fmaxf(x, __shfl_xor_sync(kFullMask, x, 2));
+}
+QN_DEVICE float quad_sum(float x)
+{
+    x += __shfl_xor_sync(kFullMask, x, 1);
+    return x + __shfl_xor_sync(kFullMask, x, 2);
+}
+
+// Of each of the two rows, in every lane of the row. A NaN is passed over: it stays in the sums.
+template <int kTiles> QN_DEVICE void max_of_scores(const float (&x)[kTiles][4], float (&most)[2])
+{
+#pragma unroll
+    for (i32 half = 0; half < 2; half++) {
+        float m = -infinity();
+#pragma unroll
+        for (i32 j = 0; j < kTiles; j++) m = fmaxf(m, fmaxf(x[j][2 * half], x[j][2 * half + 1]));
+        most[half] = quad_max(m);
+    }
+}
+
+// ---- probabilities
+
+// What is subtracted from a row's exponents: 0 while it has seen no key.
+QN_DEVICE float base_of(float top, float unit)
+{
+    return top == -infinity() ? 0.f : __fmul_rn(top, unit);
+}
+
+// What sums so far are multiplied with when a row's maximum rises from `before` to `top`.
+QN_DEVICE float factor_of(float before, float top, float unit)
+{
+    return ex2_ftz(__fadd_rn(__fmul_rn(before, unit), -base_of(top, unit)));
+}
+
+// Scores become probabilities; the thread's part of each row's sum is added to sum.
+template <int kTiles>
+QN_DEVICE void exponentials(float (&x)[kTiles][4], const float (&top)[2], float unit, float (&sum)[2])
+{
+    const float base[2] = {base_of(top[0], unit), base_of(top[1], unit)};
+#pragma unroll
+    for (i32 j = 0; j < kTiles; j++) {
+#pragma unroll
+        for (i32 i = 0; i < 4; i++) {
+            x[j][i] = ex2_ftz(__fadd_rn(__fmul_rn(x[j][i], unit), -base[i / 2]));
+            sum[i / 2] += x[j][i];
+        }
+    }
+}
+
+// ---- the end of a row
+
+// What its sums are multiplied with. `seen`: whether it sees any key.
+QN_DEVICE float weight_of_row(const attention_params &p, bool seen, i32 head, float top, float sum)
+{
+    if (!seen) return 0.f;
+    if constexpr (SINK) {
+        const float sink = __ldg(p.sink + head);
+        sum += ex2(__fadd_rn(__fmul_rn(sink, kLog2E), -base_of(top, unit_log2(p))));
+    }
+    return 1.f / sum;
+}
+
+QN_DEVICE float lse_of(const attention_params &p, bool seen, float top, float sum)
+{
+    if (!seen || top == -infinity()) return is_nan(sum) ? sum : -infinity();
+    return fmaf(top, unit_natural(p), log_natural(sum));
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Splits of a tile's keys: which there are, a split's part in the workspace, and the merge by whoever ends last.
+//
+//   workspace  ATTENTION_TICKETS words, 0 between launches (a ticket wraps to 0 by itself, so that a captured graph may be
+//              replayed), then for each tile that may be cut and each split: [ROWS] of (top, sum), [ROWS][DV] sums of p · v
+//
+// Splits begin at multiples of p.split, whatever the batch; parts are added in the order of their keys. A split that a
+// row does not see has top -inf and adds exactly nothing.
+#pragma once
+
+#include "tile.cuh"
+
+constexpr i32 kPartFloats = ROWS * (DV + 2);
+
+struct Splits {
+    i32 first; // number of the first one
+    i32 count; // 1: the tile is not cut
+    i32 ctas;  // that share them
+};
+
+// By the sequence alone. More splits than the workspace has room for (the caller's bound of the keys was too low): one.
+QN_DEVICE Splits splits_of(const attention_params &p, const Tile &t)
+{
+    Splits s = {0, 1, 1};
+    if (p.split_most <= 1 || t.sequence.queries > ATTENTION_SPLIT_QUERIES || t.last_key <= t.first_key) return s;
+    const i32 first = t.first_key / p.split, count = (t.last_key - 1) / p.split - first + 1;
+    if (count > p.split_most) return s;
+    s.first = first, s.count = count, s.ctas = min(count, p.split_ctas);
+    return s;
+}
+
+// Keys of split i of a tile, as far as some row sees them.
+QN_DEVICE void keys_of_split(const attention_params &p, const Tile &t, const Splits &s, i32 i, i32 *first, i32 *last)
+{
+    *first = t.first_key, *last = t.last_key;
+    if (s.count == 1) return;
+    const i64 begin = (i64)(s.first + i) * p.split;
+    *first = (i32)max((i64)t.first_key, begin), *last = (i32)min((i64)t.last_key, begin + p.split);
+}
+
+// ---- parts
+
+QN_DEVICE i64 place_of(const attention_params &p, const Tile &t)
+{
+    return ((i64)t.sequence.index * p.Hkv + t.kv_head) * p.split_tiles + t.number;
+}
+
+QN_DEVICE float *part_of(const attention_params &p, const Tile &t, i32 split)
+{
+    float *parts = reinterpret_cast<float *>(p.workspace + ATTENTION_TICKETS * 4);
+    return parts + (place_of(p, t) * p.split_most + split) * kPartFloats;
+}
+
+// The state's sums are those of gather_sums.
+QN_DEVICE void store_part(const attention_params &p, const Tile &t, i32 split, const State &state)
+{
+    float *part = part_of(p, t, split);
+#pragma unroll
+    for (i32 m = 0; m < kRowTiles; m++) {
+#pragma unroll
+        for (i32 half = 0; half < 2; half++) {
+            const i32 row = thread_row(m) + 8 * half;
+            if (row >= t.rows) continue;
+            if (warp_part() == 0 && lane_index() % 4 == 0)
+                part[2 * row] = state.top[m][half], part[2 * row + 1] = state.sum[m][half];
+            float *out = part + 2 * ROWS + row * DV;
+#pragma unroll
+            for (i32 j = 0; j < kOutTiles; j++)
+#pragma unroll
+                for (i32 side = 0; side < 2; side++) {
+                    const i32 column = (warp_part() * kOutTiles + j) * 16 + 8 * side + 2 * (lane_index() % 4);
+                    if ((kOutTiles * COLUMNS * 16 != DV) && column >= DV) continue;
+                    const float *o = &state.out[m][j][side][2 * half];
+                    *reinterpret_cast<float2 *>(out + column) = make_float2(o[0], o[1]);
+                }
+        }
+    }
+}
+
+// True in the CTA that ends the tile: every part is then to be seen.
+QN_DEVICE bool is_last(const attention_params &p, const Tile &t, const Shared &s, const Splits &splits)
+{
+    __syncthreads();
+    if (thread_index() == 0 && splits.ctas > 1) {
+        fence_device();
+        u32 *ticket = reinterpret_cast<u32 *>(p.workspace) + place_of(p, t);
+        s.word[0] = atomic_increment_wrapped(ticket, (u32)splits.ctas - 1);
+        fence_device();
+    }
+    __syncthreads();
+    return splits.ctas == 1 || s.word[0] == (u32)splits.ctas - 1;
+}
+
+// ---- merge: a warp a row, two columns a lane at a time
+
+QN_DEVICE float top_of_parts(const attention_params &p, const Tile &t, const Splits &splits, i32 row)
+{
+    float top = -infinity();
+    for (i32 i = lane_index(); i < splits.count; i += kWarp) top = fmaxf(top, load_l2(part_of(p, t, i) + 2 * row));
+#pragma unroll
+    for (i32 distance = kWarp / 2; distance; distance /= 2) top = fmaxf(top, __shfl_xor_sync(kFullMask, top, distance));
+    return top;
+}
+
+QN_DEVICE void merge_row(const attention_params &p, const Tile &t, const Splits &splits, i32 row)
+{
+    constexpr i32 kPairs = (DV + 2 * kWarp - 1) / (2 * kWarp);
+    const float unit = unit_log2(p), top = top_of_parts(p, t, splits, row), base = base_of(top, unit);
+    float out[kPairs][2] = {}, sum = 0.f;
+#pragma unroll 2
+    for (i32 i = 0; i < splits.count; i++) {
+        const float *part = part_of(p, t, i);
+        const float factor = ex2_ftz(__fadd_rn(__fmul_rn(load_l2(part + 2 * row), unit), -base));
+        sum = fmaf(load_l2(part + 2 * row + 1), factor, sum);
+#pragma unroll
+        for (i32 j = 0; j < kPairs; j++) {
+            const i32 column = 2 * (lane_index() + kWarp * j);
+            if (DV % (2 * kWarp) && column >= DV) continue;
+            const u64 pair = load_l2(reinterpret_cast<const u64 *>(part + 2 * ROWS + row * DV + column));
+            out[j][0] = fmaf(__uint_as_float((u32)(pair & 0xFFFFFFFFu)), factor, out[j][0]);
+            out[j][1] = fmaf(__uint_as_float((u32)(pair >> 32)), factor, out[j][1]);
+        }
+    }
+    const Limits limits = limits_of(p, t, row);
+    const bool seen = is_seen(limits, 0);
+    const float weight = weight_of_row(p, seen, head_of_row(p, t, row), top, sum);
+    u16 *to = out_row(p, t, row);
+#pragma unroll
+    for (i32 j = 0; j < kPairs; j++) {
+        const i32 column = 2 * (lane_index() + kWarp * j);
+        if (DV % (2 * kWarp) && column >= DV) continue;
+        store_pair(to + column, p.aligned & 8, seen ? out[j][0] * weight : 0.f, seen ? out[j][1] * weight : 0.f);
+    }
+    if (LSE && lane_index() == 0) *lse_of_row(p, t, row) = lse_of(p, seen, top, sum);
+}
+
+QN_DEVICE void merge(const attention_params &p, const Tile &t, const Splits &splits)
+{
+#pragma unroll 1
+    for (i32 row = warp_index(); row < t.rows; row += THREADS / kWarp) merge_row(p, t, splits, row);
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// A computing group that has 64 rows for itself (COLUMNS 1), tile after tile. While the tensor cores work on the scores of
+// a block and the output of the block before, the group's own arithmetic is the softmax of the former; the groups take
+// turns in giving work to the tensor cores, so that one group's softmax falls into another's products.
+#pragma once
+
+#include "wgmma_math.cuh"
+
+constexpr bool kTurns = kGroups > 1;
+
+// Barriers 1 … kGroups: the turn of each group.
+QN_DEVICE void turn_wait(i32 group)
+{
+    if constexpr (kTurns) barrier_sync((u32)(1 + group), 2 * kGroupThreads);
+}
+QN_DEVICE void turn_pass(i32 group)
+{
+    if constexpr (kTurns) barrier_arrive((u32)(group + 1 == kGroups ? 1 : group + 2), 2 * kGroupThreads);
+}
+
+struct Counts {
+    u32 tiles, keys, values; // so far
+};
+
+QN_DEVICE void begin_values(const Pieces &s, const Counts &n, const u32 (&p)[KEYS / 16][4], bool accumulate,
+                            float (&out)[DV / 2])
+{
+    const u32 stage = n.values % kStages;
+    wait_phase(s.value_full + stage, n.values / kStages);
+    wgmma_fence_operand(out);
+    wgmma_fence();
+    issue_values<DV>(out, p, low_of_values(s, stage, 0), accumulate);
+    wgmma_commit_group();
+}
+
+// any: false when there is nothing to wait for yet. (The wait itself stays out of conditions: the compiler would give up
+// all overlap.)
+QN_DEVICE void end_values(const Pieces &s, Counts &n, bool any, float (&out)[DV / 2])
+{
+    wgmma_wait_group<0>();
+    wgmma_fence_operand(out);
+    if (any) warp_arrive(s.value_empty + n.values % kStages);
+    n.values += any;
+}
+
+// One tile. The wait for a block's products stands at the top of the next round: the compiler, which knows of nothing
+// that must come before it, would otherwise put it in front of the softmax that is to run meanwhile.
+QN_DEVICE void attend_rows(const attention_params &p, const Blocks &blocks, const Pieces &s, i32 group,
+                           const Seen &seen, Counts &n, Running &r, float (&out)[DV / 2])
+{
+    float x[KEYS / 2], factor[2];
+    u32 probabilities[KEYS / 16][4];
+    running_clear(r);
+    wait_phase(s.query_full, n.tiles++);
+    begin_scores(s, group, n.keys, x);
+    wgmma_wait_group<0>();
+    wgmma_fence_operand(x);
+    release_keys(s, n.keys++);
+    soften(p, seen, blocks.first, x, r, factor);
+    factor[0] = factor[1] = 1.f; // there is no output yet
+#pragma unroll 1
+    for (i32 j = 1; j < blocks.count; j++) {
+        end_values(s, n, j > 1, out);
+        rescale(out, factor);
+        pack_probabilities(x, probabilities);
+        turn_wait(group);
+        begin_scores(s, group, n.keys, x);
+        begin_values(s, n, probabilities, j > 1, out);
+        turn_pass(group);
+        wgmma_wait_group<1>();
+        wgmma_fence_operand(x);
+        release_keys(s, n.keys++);
+        soften(p, seen, blocks.first + j * KEYS, x, r, factor);
+    }
+    warp_arrive(s.query_empty);
+    end_values(s, n, blocks.count > 1, out);
+    rescale(out, factor);
+    pack_probabilities(x, probabilities);
+    begin_values(s, n, probabilities, blocks.count > 1, out);
+    end_values(s, n, true, out);
+}
+
+QN_DEVICE void compute_rows(const attention_wgmma_params &all, const Pieces &s, i32 group)
+{
+    const attention_params &p = all.p;
+    Counts n = {0, 0, 0};
+    if (group == kGroups - 1) turn_pass(group);
+    for (i32 visit = 0, number; (number = next_tile(all, visit)) >= 0;) {
+        const Tile t = tile_at(p, number);
+        if (t.rows <= 0) continue;
+        const Seen seen = seen_of(p, t, group);
+        Running r;
+        float out[DV / 2], weight[2];
+        attend_rows(p, blocks_of(t), s, group, seen, n, r, out);
+        const Tile same = tile_again(p, number);
+        finish_rows(p, same, seen, r, weight);
+        store_columns<DV>(p, same, seen, 0, out, weight);
+    }
+    if (group == 0) turn_wait(group); // the last group's last pass
+}

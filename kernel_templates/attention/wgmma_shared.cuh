@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plan "wgmma": who does what, what lies where in shared memory, and the mbarriers between loading and computing.
+//
+// A CTA is one warpgroup that loads and `kGroups` that compute. With COLUMNS 1 each of these has 64 rows for itself; with
+// COLUMNS 2 the two of them share 64 rows, and each has a part of the output's columns.
+//
+//   queries  [row group][chunk]  64 rows x 64 columns   a chunk: 64 columns, 128 bytes a row, swizzled by 128 B as TMA and
+//   keys     [stage][chunk]    KEYS rows x 64 columns   wgmma agree on; columns past the head_dim arrive as zeros
+//   values   [stage][chunk]    KEYS rows x 64 columns
+//   probabilities [2]            64 rows x 64 keys      COLUMNS 2: from the first group to the second
+//
+// Every piece has an mbarrier that says it is full, and one that says it is empty. With COLUMNS 2 blocks of keys and of
+// values have two pieces each (the first and the second half of their chunks), so that the first can be used early; the
+// values' pieces are those of the two groups.
+#pragma once
+
+#include "../common/async_copy.cuh"
+#include "../common/elect.cuh"
+#include "../common/fence.cuh"
+#include "../common/mbarrier.cuh"
+#include "../common/tma.cuh"
+#include "args_wgmma.h"
+#include "problem.cuh"
+
+constexpr i32 kGroupThreads = 128;
+constexpr i32 kGroups = THREADS / kGroupThreads - 1; // that compute
+constexpr i32 kRowGroups = COLUMNS == 1 ? kGroups : 1;
+constexpr i32 kStages = SLOTS / 2;
+// Registers a thread: 64 Ki in all, of which the loading group needs few.
+constexpr int kLoaderRegisters = kGroups == 3 ? 32 : 24;
+constexpr int kComputerRegisters = kGroups == 3 ? 160 : 240;
+constexpr i32 kChunks = (D + 63) / 64, kValueChunks = (DV + 63) / 64;
+constexpr i32 kKeyPieces = kChunks > 1 ? COLUMNS : 1, kValuePieces = COLUMNS;
+
+static_assert(COLUMNS == 1 || (COLUMNS == 2 && kGroups == 2 && KEYS == 64), "COLUMNS 2: two groups, blocks of 64 keys");
+static_assert(THREADS % kGroupThreads == 0 && (kGroups == 2 || kGroups == 3),
+              "THREADS: 2 or 3 groups and the loading one");
+static_assert(ROWS == 64 * kRowGroups, "ROWS: 64 a group");
+static_assert(KEYS % 16 == 0 && KEYS <= 256, "KEYS: whole steps of 16, a box of TMA");
+static_assert(SLOTS % 2 == 0 && kStages >= 1, "SLOTS: a block of keys and one of values a stage");
+static_assert(kValueChunks >= COLUMNS, "DV: columns for every group");
+
+// Chunks of a piece: the first half has one more if they are odd.
+QN_DEVICE constexpr i32 piece_begin(i32 chunks, i32 pieces, i32 piece)
+{
+    return piece == 0 ? 0 : piece == pieces ? chunks : (chunks + 1) / 2;
+}
+
+// Columns of the output that a group has.
+QN_DEVICE constexpr i32 columns_before(i32 piece)
+{
+    return piece == kValuePieces ? DV : 64 * piece_begin(kValueChunks, kValuePieces, piece);
+}
+
+struct alignas(1024) Rows8 {
+    unsigned char bytes[1024]; // eight rows of a chunk: the swizzle's pattern
+};
+constexpr i32 kQueryChunkBytes = 64 * 128, kKeyChunkBytes = KEYS * 128;
+constexpr i32 kKeyStageBytes = kChunks * kKeyChunkBytes, kValueStageBytes = kValueChunks * kKeyChunkBytes;
+constexpr i32 kProbabilityBytes = 64 * 128;
+
+struct Pieces {
+    unsigned char *queries, *keys, *values, *probabilities;
+    float *factors; // COLUMNS 2: [2][64], of the rows' sums so far, beside the probabilities
+    u64 *query_full, *query_empty;
+    u64 *key_full, *key_empty;                 // [kStages][kKeyPieces]
+    u64 *value_full, *value_empty;             // [kStages][kValuePieces]
+    u64 *probability_full, *probability_empty; // COLUMNS 2: [2]
+    u64 *tail;                                 // values whose last rows have to be cleared
+};
+
+constexpr i32 kBarriers = 2 + 2 * kStages * (kKeyPieces + kValuePieces) + 4 + 1;
+constexpr i32 kFactors = COLUMNS == 2 ? 2 * 64 : 0;
+constexpr int kWgmmaBytes = kRowGroups * kChunks * kQueryChunkBytes + kStages * (kKeyStageBytes + kValueStageBytes) +
+                            (COLUMNS == 2 ? 2 * kProbabilityBytes : 0) + 4 * kFactors + 8 * kBarriers;
+
+QN_DEVICE Pieces shared_of_wgmma()
+{
+    Pieces s;
+    QN_SHARED_FIRST;
+    QN_SHARED_ARRAY(Rows8, queries, kRowGroups * kChunks * kQueryChunkBytes / 1024);
+    QN_SHARED_ARRAY(Rows8, keys, kStages * kKeyStageBytes / 1024);
+    QN_SHARED_ARRAY(Rows8, values, kStages * kValueStageBytes / 1024);
+    s.queries = queries->bytes, s.keys = keys->bytes, s.values = values->bytes;
+    s.probabilities = nullptr, s.factors = nullptr;
+    if constexpr (COLUMNS == 2) {
+        QN_SHARED_ARRAY(Rows8, probabilities, 2 * kProbabilityBytes / 1024);
+        QN_SHARED_ARRAY(float, factors, kFactors);
+        s.probabilities = probabilities->bytes, s.factors = factors;
+    }
+    QN_SHARED_ARRAY(u64, barriers, kBarriers);
+    s.query_full = barriers, s.query_empty = barriers + 1;
+    s.key_full = barriers + 2, s.key_empty = s.key_full + kStages * kKeyPieces;
+    s.value_full = s.key_empty + kStages * kKeyPieces, s.value_empty = s.value_full + kStages * kValuePieces;
+    s.probability_full = s.value_empty + kStages * kValuePieces, s.probability_empty = s.probability_full + 2;
+    s.tail = s.probability_empty + 2;
+    return s;
+}
+
+// Arrivals: a full piece has its loader's, an empty one those of every warp that reads it.
+QN_DEVICE void start_barriers(const Pieces &s)
+{
+    constexpr u32 kReaders = 4 * kRowGroups;
+    mbarrier_init(s.query_full, 1), mbarrier_init(s.query_empty, kReaders);
+    for (i32 i = 0; i < kStages * kKeyPieces; i++)
+        mbarrier_init(s.key_full + i, 1), mbarrier_init(s.key_empty + i, kReaders);
+    for (i32 i = 0; i < kStages * kValuePieces; i++)
+        mbarrier_init(s.value_full + i, 1), mbarrier_init(s.value_empty + i, kReaders);
+    for (i32 i = 0; i < 2; i++) mbarrier_init(s.probability_full + i, 4), mbarrier_init(s.probability_empty + i, 4);
+    mbarrier_init(s.tail, 1);
+    fence_mbarrier_init();
+}
+
+// The phase'th time that the barrier's phase ends, from 0 on.
+QN_DEVICE void wait_phase(u64 *bar, u32 phase)
+{
+    while (!mbarrier_try_wait_parity(bar, phase & 1)) {
+    }
+}
+
+// One arrival of this warp.
+QN_DEVICE void warp_arrive(u64 *bar)
+{
+    if (lane_index() == 0) mbarrier_arrive(bar);
+}
+
+QN_DEVICE const TensorMap *map_of(const attention_map &map)
+{
+    return reinterpret_cast<const TensorMap *>(&map);
+}
+
+// ---- tiles
+
+// The next tile that this CTA works on, as tile_at counts; -1: there is none. `visit` counts through them. Of a pair, the
+// tile that sees more keys comes first; an odd one out makes a pair with nothing.
+QN_DEVICE i32 next_tile(const attention_wgmma_params &all, i32 &visit)
+{
+    for (;;) {
+        const i32 turn = all.pairs ? visit / 2 : visit, second = all.pairs ? visit % 2 : 0;
+        const i32 item = (i32)blockIdx.x + turn * (i32)gridDim.x;
+        visit++;
+        if (item >= all.items) return -1;
+        if (!all.pairs) return item;
+        const i32 tiles = all.p.tiles, pair = item % all.pairs, number = second ? tiles - 1 - pair : pair;
+        if (!second || number != pair) return item / all.pairs * tiles + number;
+    }
+}
+
+// The blocks of keys that a tile goes through: at least one, so that every tile has the same steps; keys that no row sees
+// are masked.
+struct Blocks {
+    i32 first; // key
+    i32 count;
+};
+
+QN_DEVICE Blocks blocks_of(const Tile &t)
+{
+    const i32 first = t.first_key / KEYS * KEYS;
+    return {first, max(ceil_div(t.last_key - first, KEYS), 1)};
+}

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+// indexer, plan "fused": scores and the exact selection in one launch, SHARES CTAs a row; the one that ends last merges.
+//
+//   share   a warp takes 16 entries at a time; the next two tiles' bytes are on their way to its registers. Tiles go round
+//           the CTAs of a row, so that a cluster of high scores falls to all of them alike. Candidates lie in shared
+//           memory; when they fill it, the first LOCAL_K are kept, and from then on only what comes before their last
+//           counts
+//   record  the first LOCAL_K or a few more, and a bound that everything left out lies below → workspace
+//   ticket  store, barrier, fence, count: whoever counts SHARES - 1 is last and sees every record
+//   merge   the K first of all records, in order. Should one of the bounds reach past the last winner, a share held more
+//           winners than its record: then the last CTA goes through the whole row by itself
+//
+// So memory for scores is SHARES · ROOM candidates a row, whatever its length. The workspace: kTickets words, 0 between
+// launches (a ticket wraps to 0 by itself, so that a captured graph may be replayed), then SHARES records a row. Launches
+// of more than kTickets rows give each row to one CTA. ANALYSIS.md: bytes, work, why it is exact.
+//
+// Prologue, besides problem.cuh's: SHARES, LOCAL_K, ROOM (places of a record), CAP (candidates in shared memory).
+#include "score.cuh"
+#include "select.cuh"
+
+static_assert(SHARES >= 1 && SHARES <= 128 && (SHARES & (SHARES - 1)) == 0, "SHARES: a power of two up to 128");
+static_assert(SHARES == 1 || (LOCAL_K <= ROOM && SHARES * ROOM <= CAP && SHARES * LOCAL_K >= K), "LOCAL_K, ROOM, CAP");
+static_assert(LOCAL_K <= 2048 && CAP >= LOCAL_K + 512, "LOCAL_K, CAP");
+
+constexpr u32 kTickets = 1024; // ops/indexer.c: TICKETS
+constexpr u32 kShares = SHARES;
+constexpr u32 kRoom = ROOM;
+constexpr u64 kRecordBytes = 8 * (1 + (u64)ROOM);
+
+// A unit of work: what one warp makes whole results of.
+constexpr bool kManyBlocks = BLOCKS && kTile % EPB == 0; // blocks a tile
+constexpr u32 kUnitEntries = !BLOCKS || kManyBlocks ? kTile : EPB;
+constexpr u32 kUnitTiles = (kUnitEntries + kTile - 1) / kTile;
+constexpr u32 kUnitResults = !BLOCKS ? kTile : kManyBlocks ? kTile / EPB : 1;
+constexpr u32 kTileSteps = kHeads ? kHeadCount : 1;
+constexpr u32 kUnitSteps = kUnitTiles * kTileSteps;
+constexpr u32 kAhead = 2; // steps whose bytes are on their way
+
+struct Shared {
+    Select select;
+    Query query;
+    u64 *bound; // [kShares], of the records
+};
+
+QN_DEVICE Shared shared_pieces()
+{
+    QN_SHARED_FIRST;
+    QN_SHARED_ARRAY(u64, item, kCapacity);
+    QN_SHARED_ARRAY(u64, sorted, kSorted);
+    QN_SHARED_ARRAY(uint2, fragment, kFragments);
+    QN_SHARED_ARRAY(u64, bound, kShares);
+    QN_SHARED_ARRAY(u32, bins, kBins);
+    QN_SHARED_ARRAY(uint2, weight, kColumns / 2 + 1);
+    QN_SHARED_ARRAY(uint2, scale, kColumns / 2 + 1);
+    QN_SHARED_ARRAY(u32, scratch, kWarps);
+    QN_SHARED_ARRAY(u32, word, kWords + 1);
+    return Shared{{item, sorted, bins, scratch, word},
+                  {fragment, reinterpret_cast<float *>(weight), reinterpret_cast<float *>(scale), word + kWords},
+                  bound};
+}
+
+static_assert(SHARED_BYTES == 8 * (kCapacity + kSorted + kFragments + kShares + 2 * (kColumns / 2 + 1)) +
+                                  4 * (kBins + kWarps + kWords + 1),
+              "SHARED_BYTES: as ops/indexer.c counts it");
+
+// ---- a share of a row: every shares-th unit, turned a little each round
+
+struct Share {
+    Row row;
+    u32 number, shares; // shares: a power of two
+    u32 units;          // of this share
+};
+
+QN_DEVICE u32 unit_of(const Share &share, u32 local)
+{
+    return local * share.shares + ((share.number + 7 * local) & (share.shares - 1));
+}
+
+QN_DEVICE Share share_of(const Row &row, u32 number, u32 shares)
+{
+    const u32 total = (row.length + kUnitEntries - 1) / kUnitEntries;
+    Share share = {row, number, shares, (total + shares - 1) / shares};
+    if (share.units && unit_of(share, share.units - 1) >= total) share.units--;
+    return share;
+}
+
+// ---- candidates of a tile
+
+struct Scan {
+    u64 last;     // of those kept, 0: none were left out
+    Extremes extremes;
+};
+
+// One candidate a lane, or 0. place: where it goes in the first batch.
+QN_DEVICE void put_candidate(const Select &s, Scan &scan, bool mine, u32 place, u64 item)
+{
+    if (scan.last == 0) {
+        if (mine) s.item[place] = item;
+    } else {
+        const bool wins = mine && item > scan.last;
+        const u32 ballot = __ballot_sync(kFullMask, wins);
+        u32 first = 0;
+        if (ballot && lane_index() == 0) first = atomicAdd(&s.word[kCount], (u32)__popc(ballot));
+        first = __shfl_sync(kFullMask, first, 0);
+        if (wins) s.item[first + lanes_below(ballot)] = item;
+    }
+    if (mine && item) extend(scan.extremes, candidate_key(item));
+}
+
+// A lane's row: even lanes have row g, odd ones row g + 8; lanes 2 and 3 of four repeat lanes 0 and 1.
+QN_DEVICE u32 own_row()
+{
+    return lane_index() / 4 + (lane_index() & 1) * 8;
+}
+
+// A NaN counts as the largest while blocks are made, and no entry as the least.
+QN_DEVICE u32 block_max(u32 key, u32 distance)
+{
+    return max(key, __shfl_xor_sync(kFullMask, key, distance));
+}
+QN_DEVICE u32 block_part(u32 key, bool valid)
+{
+    return !valid ? 0u : key == kKeyNaN ? 0xFFFFFFFFu : key;
+}
+QN_DEVICE u32 block_key(u32 part)
+{
+    return part == 0xFFFFFFFFu ? kKeyNaN : part;
+}
+
+// The score of this lane's row of a tile that begins at entry `first`, of which `count` entries are the unit's.
+// part: of a block that is longer than a tile, so far.
+QN_DEVICE void take_scores(const Shared &s, const Share &share, Scan &scan, u32 local, u32 tile, u32 first, float score,
+                           u32 &part)
+{
+    const u32 row = own_row(), entry = first + row, key = key_of(score);
+    const bool valid = entry < share.row.length && tile * kTile + row < kUnitEntries;
+    const bool lead = lane_index() % 4 < 2;
+    if constexpr (!BLOCKS) {
+        put_candidate(s.select, scan, lead, local * kUnitResults + row, valid ? candidate(key, entry) : 0);
+    } else if constexpr (kManyBlocks) {
+        u32 most = block_part(key, valid);
+        if (EPB > 1) most = block_max(most, 4);
+        if (EPB > 2) most = block_max(most, 8);
+        if (EPB > 4) most = block_max(most, 16);
+        if (EPB > 8) most = block_max(most, 1);
+        const bool any = first + row / EPB * EPB < share.row.length;
+        put_candidate(s.select, scan, lead && row % EPB == 0, local * kUnitResults + row / EPB,
+                      any ? candidate(block_key(most), entry / EPB) : 0);
+    } else {
+        u32 most = block_part(key, valid);
+        most = block_max(most, 4), most = block_max(most, 8), most = block_max(most, 16), most = block_max(most, 1);
+        part = tile ? max(part, most) : most;
+        if (tile + 1 == kUnitTiles)
+            put_candidate(s.select, scan, lane_index() == 0, local, candidate(block_key(part), unit_of(share, local)));
+    }
+}
+
+// Rows of a tile that need the other way, one after another.
+QN_DEVICE float mend_scores(const indexer_params &p, const Share &share, u32 first, bool odd0, bool odd1, float score)
+{
+    const u32 low = __ballot_sync(kFullMask, odd0), high = __ballot_sync(kFullMask, odd1);
+    if (!(low | high)) return score;
+#pragma unroll 1
+    for (u32 i = 0; i < kTile; i++) {
+        const u32 lanes = (i < 8 ? low : high) >> 4 * (i % 8) & 15u;
+        if (!lanes || first + i >= share.row.length) continue;
+        const float exact = score_exactly(p, share.row.number, first + i);
+        if (own_row() == i) score = exact;
+    }
+    return score;
+}
+
+// ---- a batch: local units [begin, end), dealt to the warps
+
+struct Step {
+    u32 local, tile, head, first; // first entry of the tile
+};
+
+QN_DEVICE Step step_of(const Share &share, u32 begin, u32 i)
+{
+    const u32 local = begin + warp_index() + i / kUnitSteps * kWarps, rest = i % kUnitSteps;
+    const u32 tile = rest / kTileSteps;
+    return Step{local, tile, rest % kTileSteps, unit_of(share, local) * kUnitEntries + tile * kTile};
+}
+
+struct Flow { // what is on its way
+    Raw raw[kAhead];
+    u32 page[kAhead][kPages];
+    u32 steps;
+};
+
+QN_DEVICE void begin_flow(const indexer_params &p, const Share &share, u32 begin, u32 end, Flow &flow)
+{
+    const u32 units = end > begin + warp_index() ? (end - begin - warp_index() + kWarps - 1) / kWarps : 0;
+    flow.steps = units * kUnitSteps;
+#pragma unroll
+    for (u32 a = 0; a < kAhead; a++)
+        if (a < flow.steps) look_up(share.row, step_of(share, begin, a).first, flow.page[a]);
+#pragma unroll
+    for (u32 a = 0; a < kAhead; a++) {
+        if (a < flow.steps) {
+            const Step at = step_of(share, begin, a);
+            fetch(p, share.row, at.first, at.head, flow.page[a], flow.raw[a]);
+        }
+        if (a + kAhead < flow.steps) look_up(share.row, step_of(share, begin, a + kAhead).first, flow.page[a]);
+    }
+}
+
+QN_DEVICE void advance_flow(const indexer_params &p, const Share &share, u32 begin, u32 i, u32 a, Flow &flow)
+{
+    if (i + kAhead < flow.steps) {
+        const Step at = step_of(share, begin, i + kAhead);
+        fetch(p, share.row, at.first, at.head, flow.page[a], flow.raw[a]);
+    }
+    if (i + 2 * kAhead < flow.steps) look_up(share.row, step_of(share, begin, i + 2 * kAhead).first, flow.page[a]);
+}
+
+struct Sums { // of a tile, over heads
+    float sum[2];
+    bool odd[2];
+};
+
+// One step: its bytes to operands, the next bytes asked for, then the arithmetic. True when the tile's scores are whole.
+QN_DEVICE bool do_step(const indexer_params &p, const Shared &s, const Held &held, const Share &share, u32 begin, u32 i,
+                       u32 a, Flow &flow, Sums &sums, float &score)
+{
+    const Step at = step_of(share, begin, i);
+    u32 operand[kSteps][4], least[2] = {0, 0};
+    float factor[2] = {1.f, 1.f};
+    if (at.head == 0) sums = Sums{{0.f, 0.f}, {*s.query.odd != 0, *s.query.odd != 0}};
+#pragma unroll
+    for (u32 r = 0; r < 2; r++) {
+        bool fits;
+        if constexpr (kInteger)
+            fits = decode_integer(flow.raw[a].value[r], flow.raw[a].scale[r], r, least[r], operand);
+        else
+            fits = decode_float(flow.raw[a].value[r], flow.raw[a].scale[r], r, factor[r], operand);
+        sums.odd[r] = sums.odd[r] || !fits;
+    }
+    advance_flow(p, share, begin, i, a, flow);
+    if constexpr (kHeads) {
+        const float tensor = __ldg(p.tensor_scale);
+        add_head(p, share.row, s.query, operand, at.head, factor[0] * tensor, sums.sum);
+        score = lane_index() & 1 ? sums.sum[1] : sums.sum[0];
+    } else if constexpr (kInteger) {
+        sum_integers(s.query, held, operand, sums.sum);
+        const u32 exponent = min(lane_index() & 1 ? least[1] : least[0], kMostScale) + 48;
+        score = row_sum(sums.sum) * __uint_as_float(exponent << 23);
+    } else {
+        sum_floats(p, share.row, s.query, operand, factor, sums.sum);
+        score = row_sum(sums.sum);
+    }
+    return at.head + 1 == kTileSteps;
+}
+
+QN_DEVICE void run_batch(const indexer_params &p, const Shared &s, const Share &share, u32 begin, Flow &flow,
+                         Scan &scan)
+{
+    Held held;
+    hold_query(s.query, held);
+    Sums sums;
+    u32 part = 0;
+#pragma unroll 1
+    for (u32 i = 0; i < flow.steps; i += kAhead) {
+#pragma unroll
+        for (u32 a = 0; a < kAhead; a++) {
+            if (i + a >= flow.steps) break;
+            float score = 0.f;
+            if (!do_step(p, s, held, share, begin, i + a, a, flow, sums, score)) continue;
+            const Step at = step_of(share, begin, i + a);
+            score = mend_scores(p, share, at.first, sums.odd[0], sums.odd[1], score);
+            take_scores(s, share, scan, at.local, at.tile, at.first, score, part);
+        }
+    }
+}
+
+// All of a share. Returns the candidates that lie in shared memory: all of it, or its first `wanted` or more.
+// Begins and ends in a barrier.
+QN_DEVICE u32 run_share(const indexer_params &p, const Shared &s, const Share &share, u32 wanted, bool prepare,
+                        Scan &scan)
+{
+    Flow flow;
+    u32 n = 0, begin = 0;
+    scan.last = 0;
+    scan.extremes = Extremes{0u, 0xFFFFFFFFu};
+    for (;;) {
+        const u32 end = min(share.units, begin + (kCapacity - n) / kUnitResults);
+        begin_flow(p, share, begin, end, flow);
+        if (prepare) {
+            prepare_query(p, share.row, s.query);
+            prepare = false;
+        }
+        if (thread_index() == 0) s.select.word[kCount] = n;
+        __syncthreads();
+        run_batch(p, s, share, begin, flow, scan);
+        __syncthreads();
+        n = scan.last ? s.select.word[kCount] : end * kUnitResults;
+        __syncthreads();
+        begin = end;
+        if (begin >= share.units) return n;
+        if (kCapacity - n >= kCapacity / 4) continue;
+        scan.last = keep_first(s.select, n, wanted);
+        n = wanted;
+    }
+}
+
+// ---- records
+
+QN_DEVICE u64 *record_of(const indexer_params &p, i64 row, u32 share)
+{
+    return reinterpret_cast<u64 *>(p.workspace + kTickets * 4 + ((u64)row * kShares + share) * kRecordBytes);
+}
+
+// The share's first LOCAL_K or more into its record, with the bound of what is left out.
+QN_DEVICE void store_record(const indexer_params &p, const Share &share, const Select &s, const Scan &scan, u32 n)
+{
+    u64 *record = record_of(p, share.row.number, share.number);
+    if (n <= kRoom) {
+#pragma unroll 1
+        for (u32 i = thread_index(); i < kRoom; i += THREADS) record[1 + i] = i < n ? s.item[i] : 0;
+        if (thread_index() == 0) record[0] = scan.last;
+        return;
+    }
+    select_clear(s);
+    share_extremes(s, scan.extremes);
+    __syncthreads();
+    const Scale by = scale_of(s);
+    count_values(s, by, n);
+    const u32 total = scan_bins(s, LOCAL_K), end = s.word[kEnd], end_bin = s.word[kEndBin];
+    const bool by_bins = end <= kRoom;
+    const u64 last = by_bins || total == 0 ? 0 : nth_candidate(s, n, min((u32)LOCAL_K, total));
+    __syncthreads();
+    u32 least = 0xFFFFFFFFu;
+    for (u32 i = thread_index(); i < n; i += THREADS) {
+        const u64 item = s.item[i];
+        if (item == 0 || (by_bins ? bin_of(by, candidate_key(item)) > end_bin : item < last)) continue;
+        least = min(least, candidate_key(item));
+        record[1 + atomicAdd(&s.word[kCount], 1u)] = item;
+    }
+    least = warp_min(least);
+    if (lane_index() == 0) atomicMax(&s.word[kLeast], ~least);
+    __syncthreads();
+    const u32 count = s.word[kCount];
+#pragma unroll 1
+    for (u32 i = count + thread_index(); i < kRoom; i += THREADS) record[1 + i] = 0;
+    u64 bound = by_bins ? (u64)~s.word[kLeast] << 32 : last;
+    if (count == total) bound = 0;
+    if (thread_index() == 0) record[0] = bound > scan.last ? bound : scan.last;
+}
+
+// True in the CTA that ends the row: every record is then to be seen.
+QN_DEVICE bool is_last_share(const indexer_params &p, i64 row, const Select &s)
+{
+    __syncthreads();
+    if (thread_index() == 0) {
+        fence_device();
+        s.word[kTicket] = atomic_increment_wrapped(reinterpret_cast<u32 *>(p.workspace) + row, kShares - 1);
+        fence_device();
+    }
+    __syncthreads();
+    const bool last = s.word[kTicket] == kShares - 1;
+    __syncthreads();
+    return last;
+}
+
+// All records into shared memory. After it comes a barrier.
+QN_DEVICE u32 load_records(const indexer_params &p, i64 row, const Shared &s, Scan &scan)
+{
+    scan.extremes = Extremes{0u, 0xFFFFFFFFu};
+    for (u32 i = thread_index(); i < kShares; i += THREADS) s.bound[i] = load_l2(record_of(p, row, i));
+#pragma unroll 8
+    for (u32 i = thread_index(); i < kShares * kRoom; i += THREADS) {
+        const u64 item = load_l2(record_of(p, row, i / kRoom) + 1 + i % kRoom);
+        if (item) extend(scan.extremes, candidate_key(item));
+        s.select.item[i] = item;
+    }
+    return kShares * kRoom;
+}
+
+// Whether no share left out what comes before the last of `found` winners. Every thread gets the same.
+QN_DEVICE bool records_suffice(const Shared &s, u32 found, u32 wanted)
+{
+    __syncthreads();
+    const u64 last = (u64)s.select.word[kLast] << 32 | s.select.word[kLastLow];
+    bool short_of = found < wanted;
+    for (u32 i = thread_index(); i < kShares; i += THREADS) short_of |= s.bound[i] > (found ? last : 0);
+    return !block_any(short_of);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ indexer_params p)
+{
+    const Shared s = shared_pieces();
+    const u32 most = kShares > 1 ? (u32)p.shares : 1u;
+    const Row row = row_of(p, blockIdx.x / most);
+    const u32 wanted = min((u32)K, row.results);
+    Scan scan = {};
+#pragma unroll 1
+    for (u32 shares = most;; shares = 1) {
+        const bool again = shares != most;
+        const Share share = share_of(row, again ? 0u : blockIdx.x % most, shares);
+        u32 n = run_share(p, s, share, shares > 1 ? (u32)LOCAL_K : (u32)K, !again, scan);
+        if (shares > 1) {
+            store_record(p, share, s.select, scan, n);
+            if (!is_last_share(p, row.number, s.select)) return;
+            n = load_records(p, row.number, s, scan);
+        }
+        select_clear(s.select);
+        share_extremes(s.select, scan.extremes);
+        __syncthreads();
+        const u32 found = finish_row(p, row, s.select, n, wanted);
+        if (shares == 1 || records_suffice(s, found, wanted)) return;
+    }
+}

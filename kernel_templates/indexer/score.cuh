@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scores of 16 entries by a warp: matrix instructions, ReLU and the weighted sum over heads. An entry's score depends on
+// its own bytes and the row's query only: which of two ways it takes, and every order of sums.
+//
+// Integers: the sum of a head is exact and below 2^21. Clamped at 0 it is a non-negative i32, whose bits are those of the
+// f32 sum * 2^-149, so it goes into the multiply-add with the weight as it is.
+//
+// score_exactly: what the matrix instructions' operands cannot hold (scales too far apart or out of range, NaN): products
+// and sums in f64, each dot rounded to f32 once, so that one that f32 cannot hold is an infinity; ReLU keeps NaN.
+#pragma once
+
+#include "../common/mma.cuh"
+#include "query.cuh"
+
+constexpr u32 kTilesAtATime = kColumnTiles % 2 ? 1 : 2;
+// Fragments of a whole row in registers, where they are few; else they are read again for every tile.
+constexpr bool kHeld = kInteger && !kHeads && kColumnTiles * kSteps * 2 <= 64;
+constexpr u32 kHeldTiles = kHeld ? kColumnTiles : 1;
+
+struct Held {
+    u32 b[kHeldTiles][kSteps][2];
+};
+
+QN_DEVICE void hold_query(const Query &s, Held &held)
+{
+    if constexpr (kHeld) {
+#pragma unroll
+        for (u32 j = 0; j < kHeldTiles; j++) {
+#pragma unroll
+            for (u32 k = 0; k < kSteps; k++) {
+                const uint2 two = s.fragment[(j * kSteps + k) * 32 + lane_index()];
+                held.b[j][k][0] = two.x, held.b[j][k][1] = two.y;
+            }
+        }
+    }
+}
+
+static_assert(QUERY_SHARED || !kInteger, "QUERY_SHARED: integers' fragments always fit");
+
+QN_DEVICE void fragment_of(const Query &s, const Held &held, u32 tile, u32 step, u32 (&b)[2])
+{
+    if constexpr (kHeld) {
+        b[0] = held.b[tile % kHeldTiles][step][0], b[1] = held.b[tile % kHeldTiles][step][1];
+    } else {
+        const uint2 two = s.fragment[(tile * kSteps + step) * kFragmentLanes + lane_index() % kFragmentLanes];
+        b[0] = two.x, b[1] = two.y;
+    }
+}
+
+QN_DEVICE void multiply_float(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2])
+{
+    if constexpr (kF16)
+        mma_m16n8k16_f32_f16(c, a, b, c);
+    else
+        mma_m16n8k16_f32_bf16(c, a, b, c);
+}
+
+// ---- one key an entry: all heads of it
+
+QN_DEVICE void sum_integers(const Query &s, const Held &held, const u32 (&a)[kSteps][4], float (&sum)[2])
+{
+    const u32 column = lane_index() % 4 * 2;
+#pragma unroll
+    for (u32 first = 0; first < kColumnTiles; first += kTilesAtATime) {
+        i32 c[kTilesAtATime][4];
+#pragma unroll
+        for (u32 j = 0; j < kTilesAtATime; j++) {
+            const uint2 start = *reinterpret_cast<const uint2 *>(s.scale + (first + j) * 8 + column);
+            c[j][0] = c[j][2] = (i32)start.x, c[j][1] = c[j][3] = (i32)start.y;
+        }
+#pragma unroll
+        for (u32 k = 0; k < kSteps; k++) {
+#pragma unroll
+            for (u32 j = 0; j < kTilesAtATime; j++) {
+                u32 b[2];
+                fragment_of(s, held, first + j, k, b);
+                mma_m16n8k32_s32_u8_s8(c[j], a[k], b, c[j]);
+            }
+        }
+#pragma unroll
+        for (u32 j = 0; j < kTilesAtATime; j++) {
+            const float2 w = *reinterpret_cast<const float2 *>(s.weight + (first + j) * 8 + column);
+#pragma unroll
+            for (u32 r = 0; r < 2; r++) {
+                sum[r] = fmaf(__int_as_float(max(c[j][2 * r], 0)), w.x, sum[r]);
+                sum[r] = fmaf(__int_as_float(max(c[j][2 * r + 1], 0)), w.y, sum[r]);
+            }
+        }
+    }
+}
+
+QN_DEVICE float weighted(float sum, float dot, float factor, float scale, float w)
+{
+    const float x = kHeadScale ? dot * factor * scale : dot * factor;
+    return fmaf(max_or_nan(x, 0.f), w, sum);
+}
+
+QN_DEVICE void sum_floats(const indexer_params &p, const Row &row, const Query &s, const u32 (&a)[kSteps][4],
+                          const float (&factor)[2], float (&sum)[2])
+{
+    const u32 column = lane_index() % 4 * 2;
+#pragma unroll 1
+    for (u32 first = 0; first < kColumnTiles; first += kTilesAtATime) {
+        float c[kTilesAtATime][4];
+#pragma unroll
+        for (u32 j = 0; j < kTilesAtATime; j++) c[j][0] = c[j][1] = c[j][2] = c[j][3] = 0.f;
+#pragma unroll
+        for (u32 u = 0; u < kUnits; u++) {
+#pragma unroll
+            for (u32 j = 0; j < kTilesAtATime; j++) {
+                u32 b[2][2];
+                unit_fragments(p, row, s, first + j, u, b);
+                multiply_float(c[j], a[2 * u % kSteps], b[0]);
+                multiply_float(c[j], a[(2 * u + 1) % kSteps], b[1]);
+            }
+        }
+#pragma unroll
+        for (u32 j = 0; j < kTilesAtATime; j++) {
+            const float2 w = *reinterpret_cast<const float2 *>(s.weight + (first + j) * 8 + column);
+            const float2 scale = *reinterpret_cast<const float2 *>(s.scale + (first + j) * 8 + column);
+#pragma unroll
+            for (u32 r = 0; r < 2; r++) {
+                sum[r] = weighted(sum[r], c[j][2 * r], factor[r], scale.x, w.x);
+                sum[r] = weighted(sum[r], c[j][2 * r + 1], factor[r], scale.y, w.y);
+            }
+        }
+    }
+}
+
+// Sums of the four lanes of a row. Even lanes end with row g, odd lanes with row g + 8.
+QN_DEVICE float row_sum(const float (&sum)[2])
+{
+    const bool odd = lane_index() & 1;
+    float kept = odd ? sum[1] : sum[0];
+    kept += __shfl_xor_sync(kFullMask, odd ? sum[0] : sum[1], 1);
+    return kept + __shfl_xor_sync(kFullMask, kept, 2);
+}
+
+// ---- keys of their own for each head: one head; all columns are equal
+
+QN_DEVICE void add_head(const indexer_params &p, const Row &row, const Query &s, const u32 (&a)[kSteps][4], u32 head,
+                        float factor, float (&sum)[2])
+{
+    float c[2][4] = {{0.f, 0.f, 0.f, 0.f}, {0.f, 0.f, 0.f, 0.f}}; // two chains, so that one need not wait for the other
+#pragma unroll
+    for (u32 u = 0; u < kUnits; u++) {
+        u32 b[2][2];
+        unit_fragments(p, row, s, head, u, b);
+        multiply_float(c[0], a[2 * u % kSteps], b[0]);
+        multiply_float(c[1], a[(2 * u + 1) % kSteps], b[1]);
+    }
+#pragma unroll
+    for (u32 r = 0; r < 2; r++)
+        sum[r] = weighted(sum[r], c[0][2 * r] + c[1][2 * r], factor, s.scale[head], s.weight[head]);
+}
+
+// ---- the other way
+
+QN_DEVICE double query_element(const indexer_params &p, const u8 *bytes, const u8 *scales, u32 i)
+{
+    if constexpr (Q == kQBf16) {
+        return (double)__uint_as_float((load_byte(bytes + 2 * i) | load_byte(bytes + 2 * i + 1) << 8) << 16);
+    } else if constexpr (Q == kQF16) {
+        return (double)f32_from_f16((u16)(load_byte(bytes + 2 * i) | load_byte(bytes + 2 * i + 1) << 8));
+    } else if constexpr (Q == kQFp8) {
+        return (double)f32_of_e4m3(load_byte(bytes + i)) * (double)__uint_as_float(load_word_bytes(scales));
+    } else {
+        const u32 byte = load_byte(scales + i / 32);
+        const double size = (double)f32_of_e2m1(load_byte(bytes + i / 2) >> 4 * (i & 1) & 15u) * (double)power_of(byte);
+        return byte == 255 ? (double)not_a_number() : size;
+    }
+}
+
+QN_DEVICE double key_element(const indexer_params &p, const Entry &e, u32 head, u32 i)
+{
+    if constexpr (LAYOUT == kFp8Shared) {
+        return (double)f32_of_e4m3(load_byte(e.values + i)) * (double)__uint_as_float(load_word_bytes(e.scales));
+    } else {
+        const u8 *values = e.values + (kHeads ? head * (C / 2) : 0);
+        const double value = (double)f32_of_e2m1(load_byte(values + i / 2) >> 4 * (i & 1) & 15u);
+        if constexpr (kHeads)
+            return value * (double)f32_of_e4m3(load_byte(e.scales + head * (C / 16) + i / 16)) *
+                   (double)__ldg(p.tensor_scale);
+        const u32 byte = load_byte(e.scales + i / 32);
+        return byte == 255 ? (double)not_a_number() : value * (double)power_of(byte);
+    }
+}
+
+// The score of entry s, by the whole warp: a lane a head, then a tree.
+QN_NOINLINE float score_exactly(const indexer_params &p, i64 number, u32 s)
+{
+    const Row row = row_of(p, number);
+    const Entry e = entry_at(p, row, s, page_of(row, s));
+    const float *w = reinterpret_cast<const float *>(reinterpret_cast<const u8 *>(p.w) + row.number * p.w_stride_T);
+    float sum = 0.f;
+#pragma unroll 1
+    for (u32 head = lane_index(); head < H; head += kWarp) {
+        const u8 *bytes = head_bytes(p, row, head);
+        const u8 *scales = p.q_scale + row.number * p.q_scale_stride_T + head * p.q_scale_stride_H;
+        double dot = 0;
+#pragma unroll 1
+        for (u32 i = 0; i < C; i++) dot += query_element(p, bytes, scales, i) * key_element(p, e, head, i);
+        sum = fmaf(max_or_nan((float)dot, 0.f), __ldg(w + head), sum);
+    }
+    return warp_sum(sum);
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// From partial sums, which many CTAs have, to the gate of a token, which one CTA has.
+//
+// A partial sum is a word of the workspace, [token, slice, expert]. Between launches every word is kAbsent, a NaN pattern
+// that no sum has (publish replaces it): so a word that differs has arrived, and neither fence nor counter nor a second
+// round trip is needed. The CTA of a token loads the words of all slices at once, again those that are missing, and
+// leaves kAbsent behind. Slices are added in a fixed order: four teams of threads, each its slices one after another,
+// then the teams.
+//
+// Who waits has done its own part, and the tokens fall to the last CTAs of the grid; the host launches so only where all
+// CTAs are resident, else the two parts one after the other. Waits are bounded all the same: after kMostPolls of them
+// the token has weights NaN and ids 0 … K-1, and the workspace must be put into its first state again.
+#pragma once
+
+#include "problem.cuh"
+
+constexpr u32 kAbsent = 0xFFFFFFFFu;
+constexpr u32 kMostPolls = 1u << 20; // about a second
+constexpr u32 kVectors = kPitch / 4;
+constexpr u32 kEach = (kSlices + 3) / 4;                   // slices of a team
+constexpr u32 kTeams = (kSlices + kEach - 1) / kEach;
+constexpr u32 kGateBytes = (kBlockBytes + 15) / 16 * 16 + kTeams * kPitch * 4; // block.cuh's pieces, the teams' sums
+
+static_assert(LOGITS || kTeams * kVectors <= THREADS, "a thread a team and vector");
+
+QN_DEVICE u32 *words_of(const router_params &p, i64 token, u32 slice)
+{
+    return p.words + ((u64)token * kSlices + slice) * kPitch;
+}
+
+QN_DEVICE u32 publish(float partial)
+{
+    const u32 bits = __float_as_uint(partial);
+    return bits == kAbsent ? 0x7FFFFFFFu : bits;
+}
+
+QN_DEVICE bool is_there(const uint4 &words)
+{
+    return words.x != kAbsent && words.y != kAbsent && words.z != kAbsent && words.w != kAbsent;
+}
+
+QN_DEVICE float4 as_floats(const uint4 &words)
+{
+    return make_float4(__uint_as_float(words.x), __uint_as_float(words.y), __uint_as_float(words.z),
+                       __uint_as_float(words.w));
+}
+QN_DEVICE float4 add(const float4 &a, const float4 &b)
+{
+    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
+// The teams' sums, after block.cuh's pieces.
+QN_DEVICE float4 *sums_of_teams() // [kTeams, kVectors]
+{
+    QN_SHARED_FIRST;
+    QN_SHARED_ARRAY(uint4, gate, (kBlockBytes + 15) / 16);
+    QN_SHARED_ARRAY(float4, sums, kTeams * kVectors);
+    (void)gate;
+    return sums;
+}
+
+// This thread's words: the slices of its team, four experts. True: not all came.
+QN_DEVICE bool add_slices(const router_params &p, float4 *sums, i64 token)
+{
+    const u32 team = threadIdx.x / kVectors, vector = threadIdx.x % kVectors;
+    if (team >= kTeams) return false;
+    const uint4 *words = reinterpret_cast<const uint4 *>(words_of(p, token, team * kEach)) + vector;
+    uint4 part[kEach];
+    u32 missing = 0;
+#pragma unroll
+    for (u32 i = 0; i < kEach; i++) missing |= (team * kEach + i < kSlices ? 1u : 0u) << i;
+    const u32 mine = missing;
+    for (u32 polls = 0; missing && polls < kMostPolls; polls++) {
+#pragma unroll
+        for (u32 i = 0; i < kEach; i++)
+            if (missing >> i & 1) part[i] = load_polled(words + i * kVectors);
+#pragma unroll
+        for (u32 i = 0; i < kEach; i++)
+            if ((missing >> i & 1) && is_there(part[i])) missing &= ~(1u << i);
+    }
+    float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
+#pragma unroll
+    for (u32 i = 0; i < kEach; i++)
+        if (mine >> i & 1) sum = i ? add(sum, as_floats(part[i])) : as_floats(part[i]);
+    sums[team * kVectors + vector] = sum;
+    return missing != 0;
+}
+
+// By all warps but the first, which has the candidates to rank meanwhile.
+QN_DEVICE void clear_words(const router_params &p, i64 token)
+{
+    constexpr u32 kFirst = THREADS > kWarp ? kWarp : 0;
+    if (p.gate.N > ROUTER_MOST_WHOLE || threadIdx.x < kFirst) return;
+    uint4 *words = reinterpret_cast<uint4 *>(words_of(p, token, 0));
+    for (u32 i = threadIdx.x - kFirst; i < kSlices * kVectors; i += THREADS - kFirst)
+        words[i] = make_uint4(kAbsent, kAbsent, kAbsent, kAbsent);
+}
+
+QN_NOINLINE void store_late(const router_params &p, i64 token)
+{
+    if (threadIdx.x >= kK) return;
+    if constexpr (!GIVEN) store_id(p.gate, token, threadIdx.x, threadIdx.x);
+    store_weight(p.gate, token, threadIdx.x, not_a_number());
+}
+
+QN_DEVICE void gate_token(const router_params &p, const Shared &s, float4 *sums, i64 token)
+{
+    const u32 expert = threadIdx.x;
+    const bool exists = THREADS == kE || expert < kE;
+    const float bias = exists && !GIVEN ? bias_of(p.gate, expert) : 0.f;
+    const bool late = block_any(add_slices(p, sums, token));
+    float x = -infinity();
+    if (exists) {
+        const float *sum = reinterpret_cast<const float *>(sums) + expert;
+        x = sum[0];
+#pragma unroll
+        for (u32 team = 1; team < kTeams; team++) x += sum[team * kPitch];
+        if (p.logits) p.logits[token * p.logits_stride + expert] = x;
+    }
+    if (QN_UNLIKELY(late)) {
+        store_late(p, token);
+    } else if constexpr (GIVEN) {
+        s.a[expert] = x;
+        __syncthreads();
+        if (warp_index() == 0) given_by_warp(p.gate, token, [&](u32 e) { return s.a[e]; });
+    } else {
+        gate_by_block(p.gate, s, token, x, bias);
+    }
+    clear_words(p, token);
+}
+
+// First of all. True: there are parts to multiply.
+QN_DEVICE bool begin_part(const router_params &p)
+{
+    if (p.part == ROUTER_MULTIPLY) launch_dependents();
+    if (p.part != ROUTER_GATE) return true;
+    wait_for_previous_launch();
+    return false;
+}
+
+QN_DEVICE bool is_aligned(const router_params &p)
+{
+    return p.x_aligned && p.w_aligned;
+}
+
+// The tokens of this CTA: the last CTAs of the grid have one each. Shared memory may be in use before. Every thread.
+QN_DEVICE void gate_tokens(const router_params &p)
+{
+    if (p.part == ROUTER_MULTIPLY) return;
+    const Shared s = shared_pieces();
+    float4 *sums = sums_of_teams();
+    const u32 first = p.part == ROUTER_GATE ? blockIdx.x : gridDim.x - 1 - blockIdx.x;
+    for (i64 token = first; token < p.gate.N; token += gridDim.x) {
+        __syncthreads(); // what lay here before is read
+        gate_token(p, s, sums, token);
+    }
+}
+
+// ---- inputs that do not begin at multiples of 16 bytes
+
+// All sums of the CTA's tile, element by element: a warp a sum, one after another.
+template <u32 kTokens> QN_NOINLINE void multiply_elements(const router_params &p)
+{
+    const Part part = part_of_block<kTokens>();
+    const u32 left = (u32)min(p.gate.N - part.token, (i64)kTokens);
+#pragma unroll 1
+    for (u32 i = warp_index(); i < left * kExperts; i += kWarps) {
+        const u32 e = part.expert + i % kExperts;
+        const i64 token = part.token + i / kExperts;
+        float sum = 0.f;
+        if (e >= kPitch) continue;
+#pragma unroll 1
+        for (u32 d = part.begin + lane_index(); d < part.end && e < kE; d += kWarp) {
+            const RawW *w = static_cast<const RawW *>(p.w) + (i64)e * p.w_stride;
+            sum = fmaf(ElementX::value(__ldg(row_of_x(p, token) + d)), ElementW::value(__ldg(w + d)), sum);
+        }
+        sum = warp_sum(sum);
+        if (lane_index() == 0) store_polled(words_of(p, token, part.slice) + e, publish(sum));
+    }
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of the family attention share: attention.c (lists, checks, launch) and attention_plan.c (configuration to
+// kernels, and which configuration serves which sizes).
+#ifndef QN_OPS_ATTENTION_H
+#define QN_OPS_ATTENTION_H
+
+#include "ops/family.h"
+
+// Plans are numbered for ever: tables of tuning results name them.
+enum { QN_ATTENTION_PREFILL = 1, QN_ATTENTION_DECODE, QN_ATTENTION_WGMMA };
+
+// rows: queries (times packed heads) a CTA; keys: of a block; warps: over the rows; columns: warps that share a row's keys
+// and output columns; slots: blocks of K or V in shared memory; ctas: an SM.
+enum qn_attention_knob {
+    QN_ATTENTION_PLAN,
+    QN_ATTENTION_ROWS,
+    QN_ATTENTION_KEYS,
+    QN_ATTENTION_WARPS,
+    QN_ATTENTION_COLUMNS,
+    QN_ATTENTION_SLOTS,
+    QN_ATTENTION_CTAS,
+    QN_ATTENTION_KNOBS
+};
+extern const qn_knob qn_attention_knobs[QN_ATTENTION_KNOBS];
+
+// Buckets of sizes: few queries a sequence (decode) by the rows that a KV head's queries make, then all others.
+enum { QN_ATTENTION_DECODE_16, QN_ATTENTION_DECODE_64, QN_ATTENTION_MANY, QN_ATTENTION_BUCKETS };
+
+// What a plan needs of an SM, in numbers: what is refused, and what `quern show plan` prints.
+typedef struct qn_attention_budget {
+    int threads;
+    int registers;      // a thread, about
+    int shared_bytes;   // a CTA
+    int tensor_columns; // of tensor memory, for the native sm_100a kernel of this shape; 0 without tensor memory
+} qn_attention_budget;
+
+qn_attention_budget qn_attention_budget_of(const quern_attention_spec *spec, const qn_arch *arch,
+                                           const qn_config *config);
+void qn_attention_budget_text(const quern_spec *spec, const qn_arch *arch, const qn_config *config, qn_text *text);
+quern_status qn_attention_plan(const quern_spec *spec, const qn_arch *arch, const qn_config *config, qn_plan *plan);
+void qn_attention_choose(const quern_spec *spec, const qn_arch *arch, size_t bucket, qn_config *config);
+
+// ---- plan=wgmma (attention_wgmma.c)
+
+struct attention_params;
+quern_status qn_attention_wgmma_check(const quern_attention_spec *spec, const qn_arch *arch, const qn_config *config);
+int qn_attention_wgmma_shared(const quern_attention_spec *spec, const qn_config *config);
+int qn_attention_wgmma_registers(const quern_attention_spec *spec, const qn_config *config);
+int qn_attention_wgmma_threads(const qn_config *config);
+const char *qn_attention_wgmma_template(const qn_config *config);
+// False: none of its tiles serves the spec.
+bool qn_attention_wgmma_choose(const quern_attention_spec *spec, const qn_arch *arch, qn_config *config);
+// Fills the parameters, from those of every attention kernel and from out->grid, which is that of the plan "prefill" with
+// these rows. queries: positions of q. False: the tensors' addresses or strides do not allow it.
+bool qn_attention_wgmma_launch(const quern_attention_spec *spec, const qn_config *config,
+                               const qn_device_limits *limits, const struct attention_params *params, int64_t queries,
+                               qn_launch *out);
+
+#endif

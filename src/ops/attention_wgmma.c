@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// attention's plan "wgmma" (sm_90a): tile sizes by head_dim, what they need, and the launch with its tensor maps. Called by
+// attention_plan.c and attention.c.
+//
+//   columns=1   64 rows a computing warpgroup (prefill_wgmma.cu)
+//   columns=2   64 rows for two of them, which share the output's columns (prefill_wgmma_columns.cu)
+//   slots       blocks of k and of v in shared memory together
+//
+// TMA needs rows at multiples of 16 bytes. Arguments that have others are served by a second stage, the plan "prefill";
+// of the two stages, one is left out at every launch.
+#include <string.h>
+
+#include "attention/args_wgmma.h"
+#include "cuda/driver.h"
+#include "ops/attention.h"
+
+typedef quern_attention_spec spec_t;
+
+static int value_of(const qn_config *c, enum qn_attention_knob knob)
+{
+    return c->value[knob];
+}
+
+// ---- numbers: those of wgmma_shared.cuh
+
+static int chunks_of(int64_t columns)
+{
+    return (int)((columns + 63) / 64);
+}
+
+static int groups_of(const qn_config *c)
+{
+    return value_of(c, QN_ATTENTION_COLUMNS) == 2 ? 2 : value_of(c, QN_ATTENTION_ROWS) / 64;
+}
+
+int qn_attention_wgmma_shared(const spec_t *s, const qn_config *c)
+{
+    int columns = value_of(c, QN_ATTENTION_COLUMNS), stages = value_of(c, QN_ATTENTION_SLOTS) / 2;
+    int chunks = chunks_of(s->d), value_chunks = chunks_of(s->dv), key_pieces = chunks > 1 ? columns : 1;
+    int bytes = value_of(c, QN_ATTENTION_ROWS) * chunks * 128;
+    bytes += stages * (chunks + value_chunks) * value_of(c, QN_ATTENTION_KEYS) * 128;
+    if (columns == 2) bytes += 2 * 64 * 128 + 2 * 64 * 4;
+    return bytes + 8 * (2 + 2 * stages * (key_pieces + columns) + 4 + 1);
+}
+
+// Of a computing thread, about: sums of the output, scores, probabilities, and the rest.
+int qn_attention_wgmma_registers(const spec_t *s, const qn_config *c)
+{
+    int keys = value_of(c, QN_ATTENTION_KEYS), columns = (int)s->dv;
+    if (value_of(c, QN_ATTENTION_COLUMNS) == 2) columns = 64 * ((chunks_of(s->dv) + 1) / 2);
+    return columns / 2 + keys / 2 + keys / 4 + 36;
+}
+
+int qn_attention_wgmma_threads(const qn_config *c)
+{
+    return 128 * (groups_of(c) + 1);
+}
+
+// ---- refusals
+
+static quern_status check_shape(const spec_t *s, const qn_config *c)
+{
+    int rows = value_of(c, QN_ATTENTION_ROWS), keys = value_of(c, QN_ATTENTION_KEYS);
+    int columns = value_of(c, QN_ATTENTION_COLUMNS), slots = value_of(c, QN_ATTENTION_SLOTS);
+    if (columns > 2 || slots % 2)
+        return qn_fail(QUERN_NO_PLAN, "plan=wgmma columns=%d slots=%d: 1 or 2 columns, blocks of k and v in pairs",
+                       columns, slots);
+    if (columns == 1 && rows != 128 && rows != 192)
+        return qn_fail(QUERN_NO_PLAN, "plan=wgmma columns=1 rows=%d: 64 for each of 2 or 3 warpgroups", rows);
+    if (columns == 2 && (rows != 64 || keys != 64 || s->dv <= 64))
+        return qn_fail(QUERN_NO_PLAN, "plan=wgmma columns=2 rows=%d keys=%d, dv = %lld: rows=64 keys=64, dv above 64",
+                       rows, keys, (long long)s->dv);
+    if (columns == 1 && s->dv > 256)
+        return qn_fail(QUERN_NO_PLAN, "plan=wgmma columns=1: dv = %lld, an instruction has 256 columns at most",
+                       (long long)s->dv);
+    return QUERN_OK;
+}
+
+static quern_status check_budget(const spec_t *s, const qn_arch *arch, const qn_config *c)
+{
+    int most = groups_of(c) == 3 ? 160 : 232, registers = qn_attention_wgmma_registers(s, c);
+    int shared = qn_attention_wgmma_shared(s, c);
+    if (registers > most)
+        return qn_fail(QUERN_NO_PLAN, "plan=wgmma d = %lld, dv = %lld: about %d registers a thread, %d groups leave %d",
+                       (long long)s->d, (long long)s->dv, registers, groups_of(c), most);
+    if (shared > arch->shared_cta)
+        return qn_fail(QUERN_NO_PLAN, "plan=wgmma d = %lld, dv = %lld: %d bytes of shared memory, %s has %d a CTA",
+                       (long long)s->d, (long long)s->dv, shared, arch->name, arch->shared_cta);
+    return QUERN_OK;
+}
+
+quern_status qn_attention_wgmma_check(const spec_t *s, const qn_arch *arch, const qn_config *c)
+{
+    if (!arch->has_wgmma) return qn_fail(QUERN_NO_PLAN, "plan=wgmma: %s has no wgmma", arch->name);
+    if (s->layout == QUERN_LAYOUT_PAGED)
+        return qn_fail(QUERN_NO_PLAN, "plan=wgmma layout=paged: a block of keys is one box of TMA, a page is not");
+    QN_TRY(check_shape(s, c));
+    return check_budget(s, arch, c);
+}
+
+const char *qn_attention_wgmma_template(const qn_config *c)
+{
+    return value_of(c, QN_ATTENTION_COLUMNS) == 2 ? "attention/prefill_wgmma_columns.cu" : "attention/prefill_wgmma.cu";
+}
+
+// ---- choose
+
+typedef struct tile {
+    int most_d, most_dv; // 0: ends the list
+    int rows, keys, columns, slots;
+} tile;
+
+static const tile tiles[] = {
+    {64, 64, 192, 128, 1, 4},  {128, 128, 128, 128, 1, 4}, {192, 128, 128, 128, 1, 4}, {192, 192, 128, 96, 1, 4},
+    {256, 256, 128, 80, 1, 4}, {576, 512, 64, 64, 2, 2},   {0, 0, 0, 0, 0, 0},
+};
+
+bool qn_attention_wgmma_choose(const spec_t *s, const qn_arch *arch, qn_config *c)
+{
+    for (const tile *t = tiles; t->most_d; t++) {
+        if (s->d > t->most_d || s->dv > t->most_dv) continue;
+        memset(c, 0, sizeof *c);
+        c->value[QN_ATTENTION_PLAN] = QN_ATTENTION_WGMMA;
+        c->value[QN_ATTENTION_ROWS] = t->rows, c->value[QN_ATTENTION_KEYS] = t->keys;
+        c->value[QN_ATTENTION_COLUMNS] = t->columns, c->value[QN_ATTENTION_SLOTS] = t->slots;
+        if (qn_attention_wgmma_check(s, arch, c) == QUERN_OK) return true;
+    }
+    return false;
+}
+
+// ---- launch
+
+static bool is_mappable(const void *base, const attention_strides *s)
+{
+    uint64_t all = (uint64_t)(uintptr_t)base | 2 * (uint64_t)(s->batch | s->position | s->head);
+    const int64_t most = (int64_t)1 << 39; // elements of 2 bytes below 2^40 bytes
+    return all % 16 == 0 && s->batch < most && s->position < most && s->head < most;
+}
+
+typedef struct axes {
+    uint64_t column, position, head, batch;
+} axes;
+
+// False: the driver refused.
+static bool encode(const qn_driver *driver, const spec_t *s, const void *base, const attention_strides *stride,
+                   const axes *n, int rows, attention_map *map)
+{
+    const cuuint64_t dims[4] = {n->column, n->position, n->head, n->batch};
+    const cuuint64_t strides[3] = {2 * (uint64_t)stride->position, 2 * (uint64_t)stride->head,
+                                   2 * (uint64_t)stride->batch};
+    const cuuint32_t box[4] = {64, (cuuint32_t)rows, 1, 1}, steps[4] = {1, 1, 1, 1};
+    CUtensorMapDataType type = s->in == QUERN_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    return driver->cuTensorMapEncodeTiled((CUtensorMap *)(void *)map, type, 4, (void *)(uintptr_t)base, dims, strides,
+                                          box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                          CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                                          CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+// What the tensors are to TMA. False: they can't be mapped, and the second stage is for them.
+static bool make_maps(const spec_t *s, const qn_config *c, const qn_driver *driver, attention_wgmma_params *w,
+                      int64_t queries)
+{
+    const attention_params *p = &w->p;
+    uint64_t sequences = (uint64_t)p->B, keys = (uint64_t)p->Sk;
+    bool varlen = s->layout == QUERN_LAYOUT_VARLEN;
+    const axes q = {(uint64_t)s->d, (uint64_t)queries, (uint64_t)p->Hq, s->cu_q ? 1 : sequences};
+    const axes k = {(uint64_t)s->d, keys, (uint64_t)p->Hkv, varlen ? 1 : sequences};
+    const axes v = {(uint64_t)s->dv, keys, (uint64_t)p->Hkv, varlen ? 1 : sequences};
+    if (!driver || !keys || !is_mappable(p->q, &p->q_stride) || !is_mappable(p->k, &p->k_stride) ||
+        !is_mappable(p->v, &p->v_stride) || !is_mappable(p->out, &p->out_stride))
+        return false;
+    return encode(driver, s, p->q, &p->q_stride, &q, 64, &w->q) &&
+           encode(driver, s, p->k, &p->k_stride, &k, value_of(c, QN_ATTENTION_KEYS), &w->k) &&
+           encode(driver, s, p->v, &p->v_stride, &v, value_of(c, QN_ATTENTION_KEYS), &w->v);
+}
+
+static bool stays(const spec_t *s, const qn_config *c, const attention_params *p)
+{
+    return value_of(c, QN_ATTENTION_COLUMNS) == 1 && !s->cu_q && (s->dv <= 192 || p->Sk <= 4096);
+}
+
+// Tiles of a sequence under a causal limit make pairs of equal work. With items of equal work, and few blocks each, CTAs
+// that stay and take one after another save their starts.
+static void set_items(const spec_t *s, const qn_config *c, const qn_device_limits *limits, attention_wgmma_params *w,
+                      qn_launch *out)
+{
+    const attention_params *p = &w->p;
+    bool pairs = (s->causal || s->window_right >= 0) && s->window_left < 0 && !s->cu_q && p->tiles > 1;
+    w->pairs = pairs ? (p->tiles + 1) / 2 : 0;
+    w->items = (int)(pairs ? out->grid[0] / (unsigned)p->tiles * (unsigned)w->pairs : out->grid[0]);
+    out->grid[0] = (uint32_t)w->items;
+    if (stays(s, c, p) && w->items > limits->sm_count) out->grid[0] = (uint32_t)limits->sm_count;
+}
+
+bool qn_attention_wgmma_launch(const spec_t *s, const qn_config *c, const qn_device_limits *limits,
+                               const attention_params *p, int64_t queries, qn_launch *out)
+{
+    attention_wgmma_params *w = (attention_wgmma_params *)(void *)out->params;
+    w->p = *p;
+    set_items(s, c, limits, w, out);
+    return make_maps(s, c, limits->driver, w, queries);
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// attention's plan "wgmma" on the functional model, by force: tiles of every kind on lengths at their edges, head_dims
+// between the instructions' steps, every feature, and arguments that only its second stage can serve; which of the two
+// stages ran is looked up in the texts. Needs a C++ compiler; without one it says so and is skipped.
+// $QUERN_TEST_CASE: only cases with this in their name; $QUERN_TEST_SHARD=i/n: every n-th.
+#include "support/simt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/family.h"
+#include "support/check_attention.h"
+
+#define GROUPS_2 "plan=wgmma rows=128 keys=128 columns=1 slots=4"
+#define GROUPS_3 "plan=wgmma rows=192 keys=64 columns=1 slots=4"
+#define SMALL    "plan=wgmma rows=128 keys=16 columns=1 slots=2"
+#define WIDE     "plan=wgmma rows=128 keys=80 columns=1 slots=4"
+#define COLUMNS  "plan=wgmma rows=64 keys=64 columns=2 slots=2"
+
+enum { ASAN = 1, ACCESS = 2, BOTH = 3 };
+
+typedef struct forced {
+    const char *name, *config, *fields;
+    unsigned builds;
+    int B, Hq, Hkv;
+    int64_t queries[3], keys[3]; // of each sequence; all zero after the first: as the first
+    int64_t Sk;                  // dense: more than the longest; 0: as long
+    attention_order order;
+    bool second; // the second stage serves it
+} forced;
+
+static const forced cases[] = {
+    {"d64_tails", GROUPS_2, "d=64 lse=1", BOTH, 1, 2, 1, {133}, {259}, 0, ATTENTION_PACKED, false},
+    {"d64_three_groups", GROUPS_3, "d=64 causal=1", ASAN, 1, 1, 1, {200}, {210}, 0, ATTENTION_HEADS_FIRST, false},
+    {"d64_one_query", GROUPS_2, "d=64 causal=1 lse=1", ACCESS, 2, 3, 1, {1}, {65}, 0, ATTENTION_PACKED, false},
+    {"d64_more_queries", SMALL, "d=64 causal=1 lse=1", BOTH, 1, 1, 1, {150}, {20}, 0, ATTENTION_PACKED, false},
+    {"d128_causal_gqa", GROUPS_2, "d=128 causal=1 lse=1", BOTH, 1, 4, 2, {66}, {140}, 0, ATTENTION_PACKED, false},
+    {"d128_f16_window",
+     SMALL,
+     "d=128 in=f16 window_left=9 window_right=5 lse=1",
+     BOTH,
+     1,
+     2,
+     1,
+     {70},
+     {90},
+     0,
+     ATTENTION_PACKED,
+     false},
+    {"d128_window_gap", SMALL, "d=128 causal=1 window_left=0", ASAN, 1, 1, 1, {129}, {133}, 0, ATTENTION_PACKED, false},
+    {"d256_tails", WIDE, "d=256 causal=1 lse=1", BOTH, 1, 1, 1, {65}, {95}, 0, ATTENTION_LOOSE, false},
+    {"d192_128", GROUPS_2, "d=192 dv=128 in=f16 causal=1", ASAN, 1, 2, 1, {20}, {129}, 0, ATTENTION_PACKED, false},
+    {"d8", GROUPS_2, "d=8 causal=1", ASAN, 1, 2, 1, {30}, {40}, 0, ATTENTION_PACKED, false},
+    {"d40", GROUPS_2, "d=40 causal=1", BOTH, 1, 2, 1, {30}, {40}, 0, ATTENTION_PACKED, false},
+    {"d72_24", GROUPS_2, "d=72 dv=24 causal=1", ASAN, 1, 2, 1, {30}, {40}, 0, ATTENTION_PACKED, false},
+    {"d160", WIDE, "d=160 causal=1", ASAN, 1, 1, 1, {30}, {90}, 0, ATTENTION_PACKED, false},
+    {"softcap_sink",
+     SMALL,
+     "d=64 softcap=3 sink=1 lse=1 causal=1",
+     BOTH,
+     1,
+     3,
+     1,
+     {40},
+     {50},
+     0,
+     ATTENTION_PACKED,
+     false},
+    {"negative_scale", SMALL, "d=64 scale=-0.3 lse=1", ASAN, 1, 1, 1, {17}, {50}, 0, ATTENTION_PACKED, false},
+    {"lengths",
+     GROUPS_2,
+     "d=64 length_k=1 lse=1",
+     BOTH,
+     3,
+     1,
+     1,
+     {70, 70, 70},
+     {5, 0, 130},
+     140,
+     ATTENTION_PACKED,
+     false},
+    {"varlen",
+     SMALL,
+     "d=64 layout=varlen causal=1 lse=1",
+     BOTH,
+     3,
+     2,
+     1,
+     {130, 0, 3},
+     {20, 7, 0},
+     0,
+     ATTENTION_PACKED,
+     false},
+    {"d512_causal", COLUMNS, "d=512 causal=1 lse=1", BOTH, 1, 2, 1, {66}, {130}, 0, ATTENTION_PACKED, false},
+    {"d512_varlen",
+     COLUMNS,
+     "d=512 layout=varlen causal=1 sink=1",
+     BOTH,
+     3,
+     1,
+     1,
+     {3, 0, 9},
+     {70, 9, 20},
+     0,
+     ATTENTION_PACKED,
+     false},
+    {"d512_lengths", COLUMNS, "d=512 length_k=1", ASAN, 2, 1, 1, {5, 5}, {65, 0}, 70, ATTENTION_PACKED, false},
+    {"d320", COLUMNS, "d=320 in=f16 lse=1", ASAN, 1, 1, 1, {5}, {70}, 0, ATTENTION_PACKED, false},
+    {"d264_504", COLUMNS, "d=264 dv=504", ASAN, 1, 1, 1, {5}, {70}, 0, ATTENTION_PACKED, false},
+    {"d576_512_alias",
+     COLUMNS,
+     "d=576 dv=512 kv_alias=1 causal=1",
+     ASAN,
+     1,
+     2,
+     1,
+     {5},
+     {70},
+     0,
+     ATTENTION_PACKED,
+     false},
+    {"d64_512", COLUMNS, "d=64 dv=512 causal=1", ASAN, 1, 1, 1, {5}, {70}, 0, ATTENTION_PACKED, false},
+    {"unaligned", GROUPS_2, "d=64 causal=1 lse=1", ASAN, 1, 2, 1, {30}, {40}, 0, ATTENTION_UNALIGNED, true},
+    {"no_keys", GROUPS_2, "d=64 lse=1", ASAN, 1, 2, 1, {30}, {0}, 0, ATTENTION_PACKED, true},
+};
+
+static attention_case case_of(const forced *f)
+{
+    attention_case c = {.B = f->B, .Hq = f->Hq, .Hkv = f->Hkv, .seed = 77, .fill = ATTENTION_NORMAL, .p = 1};
+    const char *message;
+    snprintf(c.name, sizeof c.name, "%s", f->name);
+    snprintf(c.text, sizeof c.text, "attention %s", f->fields);
+    if (!attention_case_parse(&c, &message)) fail_msg("%s: %s", f->name, message);
+    bool same = !f->queries[1] && !f->keys[1];
+    for (int b = 0; b < f->B; b++) {
+        c.queries[b] = f->queries[same ? 0 : b], c.keys[b] = f->keys[same ? 0 : b];
+        if (c.keys[b] > c.Sk) c.Sk = c.keys[b];
+    }
+    if (f->Sk) c.Sk = f->Sk;
+    c.order = f->order;
+    return c;
+}
+
+// Counts the kernels that run; user: [0] of the first stage, [1] of the second.
+static char *count_kernels(const char *source, void *user)
+{
+    int *ran = user;
+    ran[!strstr(source, "wgmma_params all")]++;
+    return strdup(source);
+}
+
+static void run_forced(model *m, const forced *f, model_order order, qn_text *report)
+{
+    const qn_arch *arch;
+    qn_config config;
+    attention_data data;
+    qn_text fault = QN_TEXT_INIT;
+    int ran[2] = {0, 0};
+    attention_case c = case_of(f);
+    assert_int_equal(qn_arch_find("sm_90a", &arch), QUERN_OK);
+    if (qn_config_parse(&qn_family_attention, f->config, &config) != QUERN_OK) fail_msg("%s", quern_message());
+    if (!attention_data_make(&c, 0x7FFF, &data)) fail_msg("no memory"); // unused memory is NaN
+    model_set_edit(m, count_kernels, ran);
+    if (model_run_config(m, &c.spec.base, arch, &config, &data.args.base, order, &fault) != QUERN_OK) {
+        attention_describe(&c, report);
+        qn_text_putf(report, "    %s\n%s", quern_message(), qn_text_string(&fault));
+    } else {
+        attention_check_case(&data, report);
+        if (ran[0] != !f->second || ran[1] != f->second)
+            qn_text_putf(report, "%s: the first stage ran %d times, the second %d times\n", f->name, ran[0], ran[1]);
+    }
+    model_set_edit(m, NULL, NULL);
+    qn_text_fini(&fault);
+    attention_data_free(&data);
+}
+
+static bool is_wanted(const forced *f, size_t i, unsigned build)
+{
+    const char *name = getenv("QUERN_TEST_CASE"), *shard = getenv("QUERN_TEST_SHARD");
+    unsigned part = 0, parts = 1;
+    if (shard && sscanf(shard, "%u/%u", &part, &parts) != 2) fail_msg("QUERN_TEST_SHARD: i/n is needed");
+    return (f->builds & build) && i % parts == part && (!name || strstr(f->name, name));
+}
+
+static void run_list(model_build build, unsigned bit)
+{
+    model *m = simt_model_any(build);
+    size_t count = 0, failed = 0;
+    for (size_t i = 0; i < QN_COUNT(cases); i++) {
+        qn_text report = QN_TEXT_INIT;
+        if (!is_wanted(&cases[i], i, bit)) continue;
+        run_forced(m, &cases[i], (model_order){.shuffle = i % 3 != 0, .seed = (uint32_t)i}, &report);
+        count++;
+        if (report.length && failed++ < 8)
+            print_error("%s    %s, configuration %s\n", qn_text_string(&report), cases[i].name, cases[i].config);
+        qn_text_fini(&report);
+    }
+    print_message("%zu cases, %s build, %zu failed\n", count, model_build_name[build], failed);
+    if (failed) fail_msg("%zu of %zu cases failed; the first ones are above", failed, count);
+}
+
+static void forced_tiles_are_right_under_sanitizers(void **state)
+{
+    (void)state;
+    run_list(MODEL_ASAN, ASAN);
+}
+
+static void forced_tiles_make_no_wrong_access(void **state)
+{
+    (void)state;
+    run_list(MODEL_ACCESS, ACCESS);
+}
+
+static int close_models(void **state)
+{
+    (void)state;
+    simt_close();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(forced_tiles_are_right_under_sanitizers),
+        cmocka_unit_test(forced_tiles_make_no_wrong_access),
+    };
+    return cmocka_run_group_tests(tests, NULL, close_models);
+}

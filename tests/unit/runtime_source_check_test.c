@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a caller's source may have: includes, options, headers and digest; each refusal names the member and what it has.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "runtime/private.h"
+
+static const char kernel[] = "extern \"C\" __global__ void scale(float *x) { *x = 1; }\n";
+
+static quern_source good(void)
+{
+    quern_source source = QUERN_SOURCE_INIT;
+    source.source = kernel, source.entry = "scale", source.threads = 128, source.parameter_bytes = 8;
+    return source;
+}
+
+static void must_refuse(const quern_source *source, const char *part)
+{
+    if (qn_source_check(source, false) != QUERN_BAD_ARGUMENT) fail_msg("accepted: %s", part);
+    if (!strstr(quern_message(), part)) fail_msg("'%s' is not in: %s", part, quern_message());
+}
+
+static void must_take(const quern_source *source)
+{
+    quern_status status = qn_source_check(source, false);
+    if (status != QUERN_OK) fail_msg("%s: %s", quern_status_name(status), quern_message());
+}
+
+// ---- includes
+
+static void an_include_of_no_header_given_is_refused_wherever_it_hides(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *line;
+    } cases[] = {
+        {"#include \"a.h\"\n", "line 1"},
+        {"int x;\n\t#  include <a.h>\n", "line 2"},
+        {"/* one\n two */ #include \"a.h\"\n", "line 1"}, // a comment is a blank: the line began where it did
+        {"int x; // \\\n hidden\n#include \"a.h\"\n", "line 3"},
+        {"#inc\\\nlude \"a.h\"\n", "line 1"},
+        {"#/* */include/* */\"a.h\"\n", "line 1"},
+        {"%:include \"a.h\"\n", "line 1"},
+        {"#define H \"a.h\"\n#include H\n", "line 2"},
+        {"#include_next <a.h>\n", "line 1"},
+        {"#import \"a.h\"\n", "line 1"},
+        {"#embed \"a.bin\"\n", "line 1"},
+        {"#if __has_include(\"a.h\")\n#endif\n", "line 1"},
+        {"const char *s = R\"x(\n)x\";\n#include \"a.h\"\n", "line 3"},
+        {"const char *s = \"/*\";\n#include \"a.h\"\n", "line 2"},
+        {"const int n = 1'000;\n#include \"a.h\"\n", "line 2"},
+        {"const char c = '\\'';\n#include \"a.h\"\n", "line 2"},
+        {"#include \"a.h", "line 1"},
+    };
+    for (size_t i = 0; i < QN_COUNT(cases); i++) {
+        quern_source source = good();
+        source.source = cases[i].text;
+        must_refuse(&source, cases[i].line);
+        source.digest = "d", source.digest_bytes = 1; // the caller speaks for it
+        must_take(&source);
+    }
+}
+
+static void what_only_looks_like_an_include_is_taken(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "// #include \"a.h\"\n",
+        "/*\n#include \"a.h\"\n*/\n",
+        "int x; // \\\n#include \"a.h\"\n",
+        "const char *s = R\"(\n#include \"a.h\"\n)\";\n",
+        "const char *s = \"\\\n#include <a.h>\";\n",
+        "#pragma once\n#if 1\n#endif\n",
+        "int include;\n",
+        "#included\n",
+    };
+    for (size_t i = 0; i < QN_COUNT(texts); i++) {
+        quern_source source = good();
+        source.source = texts[i];
+        must_take(&source);
+    }
+}
+
+static void an_include_of_a_header_given_is_taken_and_headers_are_looked_into(void **state)
+{
+    (void)state;
+    quern_header headers[] = {{"a.h", "#include <dir/b.h>\n"}, {"dir/b.h", "int b;\n"}};
+    quern_source source = good();
+    source.source = "#include \"a.h\"\n";
+    source.headers = headers, source.header_count = 2;
+    must_take(&source);
+
+    headers[1].text = "int b;\n#include \"c.h\"\n";
+    must_refuse(&source, "headers[1], line 2");
+    source.header_count = 1;
+    must_refuse(&source, "dir/b.h");
+}
+
+static void each_bad_header_is_named(void **state)
+{
+    (void)state;
+    quern_header headers[] = {{"a.h", ""}, {"a.h", ""}};
+    quern_source source = good();
+    source.headers = headers, source.header_count = 2;
+    must_refuse(&source, "twice");
+    headers[1].name = "";
+    must_refuse(&source, "headers[1].name");
+    headers[1].name = "b\">h";
+    must_refuse(&source, "headers[1].name");
+    headers[1].name = NULL;
+    assert_int_equal(qn_source_check(&source, false), QUERN_MISSING_ARGUMENT);
+    headers[1] = (quern_header){"b.h", NULL};
+    assert_int_equal(qn_source_check(&source, false), QUERN_MISSING_ARGUMENT);
+    source.headers = NULL;
+    assert_int_equal(qn_source_check(&source, false), QUERN_MISSING_ARGUMENT);
+    source = good(), source.header_count = 257;
+    must_refuse(&source, "at most 256");
+}
+
+// ---- options
+
+static void options_that_depend_on_nothing_else_are_taken(void **state)
+{
+    (void)state;
+    static const char *const options[] = {
+        "-DN=4",
+        "-UN",
+        "--define-macro=N=4",
+        "--std=c++20",
+        "-std=c++17",
+        "--use_fast_math",
+        "--fmad=false",
+        "--maxrregcount=64",
+        "-lineinfo",
+        "--split-compile=0",
+        "--ptxas-options=-v",
+        "--ptxas-options=-O2",
+        "-Xptxas=--register-usage-level=10",
+        "-default-device",
+        "-w",
+        "--diag-suppress=177",
+    };
+    quern_source source = good();
+    source.options = options, source.option_count = QN_COUNT(options);
+    must_take(&source);
+}
+
+static void options_with_side_effects_or_outside_content_need_a_digest(void **state)
+{
+    (void)state;
+    static const char *const options[] = {
+        "-I/usr/include",
+        "--include-path=/x",
+        "-I",
+        "--pre-include=x.h",
+        "-include=x.h",
+        "--pch",
+        "--create-pch=x",
+        "--use-pch=x",
+        "--pch-dir=/tmp",
+        "--time=t.csv",
+        "-time=t.csv",
+        "--fdevice-time-trace=t.json",
+        "--device-debug",
+        "-G",
+        "--no-such-option",
+        "--ptxas-options=--output-file=x",
+        "--ptxas-options=-v,-o=x",
+        "--ptxas-options=",
+        "-Xptxas",
+        "-D",
+    };
+    for (size_t i = 0; i < QN_COUNT(options); i++) {
+        quern_source source = good();
+        source.options = &options[i], source.option_count = 1;
+        must_refuse(&source, options[i]);
+        must_refuse(&source, "source.digest");
+        source.digest = "sum of the headers", source.digest_bytes = 18;
+        must_take(&source);
+    }
+}
+
+static void what_quern_decides_is_refused_with_a_digest_too(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"--gpu-architecture=sm_80",
+                                          "-arch=sm_80",
+                                          "--relocatable-device-code=true",
+                                          "-rdc=true",
+                                          "-dc",
+                                          "--dlink-time-opt",
+                                          "-dlto",
+                                          "N=4",
+                                          "",
+                                          "-"};
+    for (size_t i = 0; i < QN_COUNT(options); i++) {
+        quern_source source = good();
+        source.options = &options[i], source.option_count = 1;
+        source.digest = "d", source.digest_bytes = 1;
+        must_refuse(&source, "source.options[0]");
+    }
+    quern_source source = good();
+    source.options = options, source.option_count = 49;
+    must_refuse(&source, "at most 48");
+}
+
+static void with_line_information_names_are_absolute(void **state)
+{
+    (void)state;
+    quern_source source = good();
+    source.source = "int x;\n#line 7 \"here.cu\"\n";
+    must_take(&source);
+    assert_int_equal(qn_source_check(&source, true), QUERN_BAD_ARGUMENT);
+    assert_non_null(strstr(quern_message(), "line 2"));
+    source.source = "# 7 \"here.cu\"\n";
+    assert_int_equal(qn_source_check(&source, true), QUERN_BAD_ARGUMENT);
+    source.source = "#line 7 \"/there/here.cu\"\n#line 8\n";
+    assert_int_equal(qn_source_check(&source, true), QUERN_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_include_of_no_header_given_is_refused_wherever_it_hides),
+        cmocka_unit_test(what_only_looks_like_an_include_is_taken),
+        cmocka_unit_test(an_include_of_a_header_given_is_taken_and_headers_are_looked_into),
+        cmocka_unit_test(each_bad_header_is_named),
+        cmocka_unit_test(options_that_depend_on_nothing_else_are_taken),
+        cmocka_unit_test(options_with_side_effects_or_outside_content_need_a_digest),
+        cmocka_unit_test(what_quern_decides_is_refused_with_a_digest_too),
+        cmocka_unit_test(with_line_information_names_are_absolute),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

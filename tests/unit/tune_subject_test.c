@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tuner asks of a family, over the fake driver: the host reference stands for the kernels. Right results pass on
+// every case, one wrong number in one of them does not, and everything is given back.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "gate/args.h"
+#include "quern/tune_subject.h"
+#include "reference/reference.h"
+#include "router/args.h"
+#include "runtime/runtime.h"
+#include "softmax_topk/args.h"
+#include "support/fake_driver.h"
+#include "support/fake_nvrtc.h"
+#include "support/runtime_fixture.h"
+
+static const int hopper[] = {90};
+
+static struct {
+    const quern_spec *spec;
+    long launches, spoilt; // spoilt: the launch whose result is made wrong; -1: none
+    long with_logits;      // router: that were asked for the logits
+    quern_status status;   // of the reference
+    unsigned alignments;   // bit i: some row of logits began i elements after a multiple of 16 bytes
+} kernel;
+
+static void note_alignment(const void *logits, size_t element)
+{
+    kernel.alignments |= 1u << ((uintptr_t)logits % 16 / element);
+}
+
+static void run_gate(const gate_params *p)
+{
+    const quern_gate_spec *spec = (const quern_gate_spec *)kernel.spec;
+    quern_gate_args args = QUERN_GATE_ARGS_INIT;
+    args.N = p->N, args.logits = p->logits, args.bias = p->bias, args.given_ids = p->given_ids;
+    args.weights = p->weights, args.ids = p->ids;
+    args.logits_stride_N = p->logits_stride, args.given_ids_stride_N = p->given_ids_stride;
+    args.weights_stride_N = p->weights_stride, args.ids_stride_N = p->ids_stride;
+    note_alignment(p->logits, spec->in == QUERN_F32 ? 4 : 2);
+    kernel.status = qn_reference_gate(kernel.spec, &args.base);
+    if (kernel.launches == kernel.spoilt) p->weights[p->weights_stride] += 1.0f; // of the second token
+}
+
+static void run_softmax_topk(const softmax_topk_params *p)
+{
+    const quern_softmax_topk_spec *spec = (const quern_softmax_topk_spec *)kernel.spec;
+    quern_softmax_topk_args args = QUERN_SOFTMAX_TOPK_ARGS_INIT;
+    args.rows = p->rows, args.logits = p->logits, args.temperature = p->temperature, args.token = p->token;
+    args.values = p->values, args.indices = p->indices, args.lse = p->lse;
+    args.token_value = p->token_value, args.token_rank = p->token_rank;
+    args.logits_stride_rows = p->logits_stride, args.values_stride_rows = p->values_stride;
+    args.indices_stride_rows = p->indices_stride;
+    note_alignment(p->logits, spec->in == QUERN_F32 ? 4 : 2);
+    kernel.status = qn_reference_softmax_topk(kernel.spec, &args.base);
+    if (kernel.launches == kernel.spoilt) ((int32_t *)p->indices)[0] ^= 1;
+}
+
+// A gate kernel after the logits finds its work done.
+static void run_router(const fake_launch *launch)
+{
+    const router_params *p = launch->param;
+    quern_router_spec spec = *(const quern_router_spec *)kernel.spec;
+    quern_router_args args = QUERN_ROUTER_ARGS_INIT;
+    if (!strstr(launch->entry, "router")) return;
+    spec.logits = p->logits != NULL;
+    args.N = p->gate.N, args.x = p->x, args.w = p->w, args.bias = p->gate.bias, args.given_ids = p->gate.given_ids;
+    args.weights = p->gate.weights, args.ids = p->gate.ids, args.logits = p->logits;
+    args.x_stride_N = p->x_stride, args.logits_stride_N = p->logits_stride;
+    args.w_stride_E = spec.w_layout == QUERN_W_ED ? p->w_stride : 0;
+    args.w_stride_D = spec.w_layout == QUERN_W_DE ? p->w_stride : 0;
+    args.given_ids_stride_N = p->gate.given_ids_stride, args.weights_stride_N = p->gate.weights_stride;
+    args.ids_stride_N = p->gate.ids_stride;
+    note_alignment(p->x, spec.in == QUERN_F32 ? 4 : 2);
+    kernel.status = qn_reference_router(&spec.base, &args.base);
+    kernel.with_logits += p->logits != NULL;
+    if (kernel.launches == kernel.spoilt) p->gate.weights[0] += 1.0f;
+}
+
+static void on_launch(const fake_launch *launch)
+{
+    if (!strcmp(kernel.spec->family, "router"))
+        run_router(launch);
+    else if (!strcmp(kernel.spec->family, "gate"))
+        run_gate(launch->param);
+    else
+        run_softmax_topk(launch->param);
+    kernel.launches++;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    fake_nvrtc_install(13, 0);
+    fake_driver_install(1, hopper);
+    fake_driver_enter(fake_driver_context(0));
+    fake_driver.on_launch = on_launch;
+    memset(&kernel, 0, sizeof kernel);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    long allocations = fake_driver.live_allocations, libraries = fake_driver.live_libraries;
+    fake_driver_remove();
+    fake_nvrtc_remove();
+    return allocations || libraries ? -1 : 0; // something was not given back
+}
+
+// tune_check of a spec with the launch `spoilt` made wrong.
+static quern_status check(const char *text, long spoilt)
+{
+    quern_any_spec spec;
+    quern_op *op = NULL;
+    device d;
+    qn_config config;
+    const qn_arch *arch;
+    quern_options options = runtime_options("", NULL);
+    options.mode = QUERN_MODE_OFF;
+    quern *q = runtime_open(&options);
+    assert_int_equal(quern_spec_parse(text, &spec), QUERN_OK);
+    kernel.spec = &spec.base;
+    kernel.spoilt = spoilt;
+    kernel.launches = kernel.with_logits = 0;
+    assert_int_equal(device_look(0, &d), QUERN_OK);
+    const tune_subject *subject = tune_find_subject(spec.base.family);
+    assert_non_null(subject);
+    assert_int_equal(qn_arch_find("sm_90a", &arch), QUERN_OK);
+    subject->family->choose(&spec.base, arch, 0, &config);
+    assert_int_equal(qn_prepare_config(q, &spec.base, 0, &config, &op), QUERN_OK);
+    quern_status status = tune_check(subject, q, &d, &spec.base, op);
+    quern_op_release(op);
+    quern_close(q);
+    return status;
+}
+
+static const char *const specs[] = {
+    "gate E=256 K=6 in=f32 bias=1",
+    "gate E=256 K=8 in=bf16 act=sigmoid bias=1 n_group=8 topk_group=4 scale=2.5",
+    "gate E=100 K=5 in=f16 act=softmax index=i64",
+    "gate E=64 K=6 in=f32 given_ids=1",
+    "gate E=64 K=6 in=f32 given_ids=1 bias=1",
+    "router D=64 E=60 K=4 in=bf16 w=bf16 bias=1",
+    "router D=40 E=16 K=4 in=f32 w=f32 w_layout=DE act=sigmoid n_group=4 topk_group=2 logits=1",
+    "softmax_topk V=1000 K=50 in=bf16",
+    "softmax_topk V=300 K=8 in=f32 temperature=1 lse=1 token=1 index=i64",
+};
+
+static void right_results_pass_on_many_cases_at_all_alignments(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < QN_COUNT(specs); i++) {
+        kernel.alignments = 0;
+        if (check(specs[i], -1) != QUERN_OK) fail_msg("%s: %s", specs[i], quern_message());
+        assert_int_equal(kernel.status, QUERN_OK);
+        assert_true(kernel.launches >= 13);
+        if ((kernel.alignments & 15) != 15) fail_msg("%s: alignments %x", specs[i], kernel.alignments);
+    }
+}
+
+static void one_wrong_number_in_any_case_is_found(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < QN_COUNT(specs); i++) {
+        assert_int_equal(check(specs[i], -1), QUERN_OK);
+        long cases = kernel.launches;
+        for (long at = 0; at < cases; at += 1 + cases / 7) {
+            // A weight that is NaN stays one.
+            quern_status status = check(specs[i], at);
+            if (status == QUERN_OK && strncmp(specs[i], "softmax", 7) != 0) continue;
+            if (status != QUERN_INTERNAL) fail_msg("%s, case %ld: %s", specs[i], at, quern_status_name(status));
+            assert_non_null(strstr(quern_message(), "wrong results"));
+            if (strncmp(specs[i], "router", 6) != 0) assert_int_equal(kernel.launches, at + 1); // nothing after it
+        }
+        assert_int_equal(check(specs[i], 0), QUERN_INTERNAL); // the first: ordinary numbers
+    }
+}
+
+// A router is judged by its logits: where the spec has none, another op is judged, and this one has its bits.
+static void a_spec_that_does_not_ask_for_what_the_judge_needs_is_checked_beside_one_that_does(void **state)
+{
+    (void)state;
+    const char *text = "router D=64 E=60 K=4 in=bf16 w=bf16 bias=1";
+    assert_int_equal(check(text, -1), QUERN_OK);
+    assert_int_equal(kernel.launches, 2 * kernel.with_logits);
+    assert_int_equal(check(text, 1), QUERN_INTERNAL); // the first launch of this spec's own op
+    assert_non_null(strstr(quern_message(), "other bits"));
+}
+
+static void a_launch_that_fails_is_the_candidates_failure(void **state)
+{
+    (void)state;
+    fake_driver.call.cuLaunchKernelEx.fail = CUDA_ERROR_INVALID_VALUE;
+    fake_driver.call.cuLaunchKernelEx.times = 1;
+    assert_int_equal(check(specs[0], -1), QUERN_LAUNCH_FAILED);
+}
+
+static void a_device_without_room_is_said_and_nothing_stays(void **state)
+{
+    (void)state;
+    fake_driver.call.cuMemAlloc.fail = CUDA_ERROR_OUT_OF_MEMORY;
+    fake_driver.call.cuMemAlloc.times = -1;
+    assert_int_equal(check(specs[0], -1), QUERN_DRIVER_ERROR);
+}
+
+static void a_family_that_is_none_has_no_subject(void **state)
+{
+    (void)state;
+    assert_null(tune_find_subject("argmax"));
+    assert_ptr_equal(tune_find_subject("gate")->family, &qn_family_gate);
+}
+
+// A decode step finds its logits in the L2; many tokens do not.
+static void few_tokens_are_timed_on_few_sets_of_inputs(void **state)
+{
+    (void)state;
+    const tune_subject *gate = tune_find_subject("gate");
+    quern_gate_sizes sizes = QUERN_GATE_SIZES_INIT;
+    sizes.N = 1;
+    assert_int_equal(gate->most_copies(&sizes), 64);
+    sizes.N = 4096;
+    assert_int_equal(gate->most_copies(&sizes), 0);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(right_results_pass_on_many_cases_at_all_alignments),
+        TEST(one_wrong_number_in_any_case_is_found),
+        TEST(a_spec_that_does_not_ask_for_what_the_judge_needs_is_checked_beside_one_that_does),
+        TEST(a_launch_that_fails_is_the_candidates_failure),
+        TEST(a_device_without_room_is_said_and_nothing_stays),
+        TEST(a_family_that_is_none_has_no_subject),
+        TEST(few_tokens_are_timed_on_few_sets_of_inputs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

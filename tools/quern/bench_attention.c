@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+// `quern bench attention`: microseconds a call, TFLOP/s and TB/s. Sampled rows are compared with f64 before anything is
+// timed. Inputs rotate over more than twice the L2 (a set that is larger than that is one). With --vs torch, torch's
+// scaled_dot_product_attention is timed on the same numbers (tools/bench/attention.py).
+#include "bench_attention.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { LEAST_LAUNCHES = 8, SHORT_US = 400 };
+
+typedef struct attention_bench {
+    bench bench;
+    command_settings settings;
+    bench_peers_options peers_options; // which: NULL without --vs
+    bench_peers *peers;
+    const char *only, *spec_text, *config_text;
+    int64_t B, Hq, Hkv, Sq, Sk;
+    cJSON *rows;
+    table *table;
+    int64_t inputs; // numbers of what peers were given
+} attention_bench;
+
+static const char text[] =
+    "Times graph replays; us are medians, with the tenth and ninetieth percentile. Masked pairs don't count as\n"
+    "work. 'error' is the largest of sampled rows against f64. Without --spec: head_dims 64 to 576, 16 × 1024 and\n"
+    "2 × 8192 tokens, full and causal, and decode. --vs torch also times torch's back ends (tools/bench/peers.py).\n";
+
+#define PREFILL(name, d, heads)                                                                                        \
+    {name " full", "attention " d, 2, heads, heads, 8192, 8192, true},                                                 \
+        {name " causal", "attention " d " causal=1", 2, heads, heads, 8192, 8192, true},                               \
+        {name " full", "attention " d, 16, heads, heads, 1024, 1024, true},                                            \
+    {                                                                                                                  \
+        name " causal", "attention " d " causal=1", 16, heads, heads, 1024, 1024, true                                 \
+    }
+#define DECODE(d)                                                                                                      \
+    {"decode d=" d, "attention d=" d, 32, 32, 8, 1, 8192, true},                                                       \
+        {"decode d=" d, "attention d=" d, 1, 32, 8, 1, 32768, true},                                                   \
+    {                                                                                                                  \
+        "decode d=" d, "attention d=" d, 64, 64, 1, 1, 4096, true                                                      \
+    }
+static const attention_shape shapes[] = {
+    PREFILL("prefill d=64", "d=64", 32),
+    PREFILL("prefill d=128", "d=128", 16),
+    PREFILL("prefill d=192", "d=192", 10),
+    PREFILL("prefill d=192/128", "d=192 dv=128", 10),
+    PREFILL("prefill d=256", "d=256", 8),
+    PREFILL("prefill d=512", "d=512", 8),
+    DECODE("64"),
+    DECODE("128"),
+    DECODE("256"),
+    DECODE("512"),
+    {"decode mla", "attention d=576 dv=512 kv_alias=1", 8, 64, 1, 1, 8192, false},
+    {"decode mla", "attention d=576 dv=512 kv_alias=1", 1, 128, 1, 1, 131072, false},
+};
+
+// ---- one shape on the device
+
+static quern_status parse_spec(attention_run *r)
+{
+    quern_any_spec given;
+    const qn_family *family;
+    QN_TRY(quern_spec_parse(r->shape->spec, &given));
+    QN_TRY(quern_spec_format(&given.base, r->spec_text, sizeof r->spec_text));
+    QN_TRY(qn_spec_complete(&given.base, &family, &r->any));
+    r->spec = (const quern_attention_spec *)&r->any;
+    if (strcmp(family->name, "attention") != 0 || r->spec->layout != QUERN_LAYOUT_DENSE || r->spec->length_k ||
+        r->spec->sink || r->spec->lse || r->spec->softcap != 0)
+        return qn_fail(QUERN_BAD_VALUE, "--spec: '%s' is not attention, dense, without length_k, sink, softcap and lse",
+                       r->shape->spec);
+    return QUERN_OK;
+}
+
+static quern_status prepare(attention_run *r, const char *config_text)
+{
+    const bench *b = r->bench;
+    qn_config config;
+    if (!config_text) return quern_prepare(b->q, &r->any.base, b->device.ordinal, &r->op);
+    QN_TRY(qn_config_parse(&qn_family_attention, config_text, &config));
+    return qn_prepare_config(b->q, &r->any.base, b->device.ordinal, &config, &r->op);
+}
+
+static quern_status fill_args(attention_run *r, quern_attention_sizes *sizes)
+{
+    const attention_shape *s = r->shape;
+    r->args = (quern_attention_args)QUERN_ATTENTION_ARGS_INIT;
+    r->args.B = s->B, r->args.Sq = s->Sq, r->args.Sk = s->Sk, r->args.Hq = s->Hq, r->args.Hkv = s->Hkv;
+    r->args.out = (void *)(uintptr_t)r->tensor[3];
+    qn_family_attention.sizes_of(&r->args.base, sizes);
+    size_t bytes = quern_workspace_size(r->op, sizes);
+    if (bytes == 0) return QUERN_OK;
+    QN_TRY(bench_allocate(r->bench, bytes, &r->workspace));
+    r->args.workspace = (void *)(uintptr_t)r->workspace, r->args.workspace_bytes = bytes;
+    return quern_workspace_init(r->op, r->args.workspace, bytes, r->bench->stream);
+}
+
+static quern_status enqueue(void *user, size_t index, CUstream stream)
+{
+    attention_run *r = user;
+    size_t copy = index % r->copies;
+    const void *tensor[3];
+    for (int i = 0; i < 3; i++) tensor[i] = (const void *)(uintptr_t)(r->tensor[i] + 2 * copy * r->elements[i]);
+    r->args.q = tensor[0], r->args.k = tensor[1], r->args.v = tensor[2];
+    return quern_attention(r->op, &r->args, stream);
+}
+
+static quern_status run_once(attention_run *r)
+{
+    const device *d = &r->bench->device;
+    QN_TRY(enqueue(r, 0, r->bench->stream));
+    return device_check(d, "cuStreamSynchronize", d->driver->cuStreamSynchronize(r->bench->stream));
+}
+
+// Long calls need few launches a replay; one launch alone tells which are.
+static quern_status time_run(attention_run *r, qn_timing *timing, size_t *launches)
+{
+    qn_timing_request request = {enqueue, r, 1, 3};
+    *launches = qn_timing_launches(r->copies, LEAST_LAUNCHES);
+    QN_TRY(qn_timing_graph(r->bench->device.driver, &request, timing));
+    if (timing->median_us > SHORT_US) *launches = qn_timing_launches(r->copies, 2);
+    request.launches = *launches, request.repeats = r->bench->repeats;
+    return qn_timing_graph(r->bench->device.driver, &request, timing);
+}
+
+// ---- peers
+
+static cJSON *request_json(const attention_run *r, size_t launches)
+{
+    const attention_shape *s = r->shape;
+    cJSON *request = cJSON_CreateObject();
+    const struct {
+        const char *name;
+        double value;
+    } numbers[] = {{"B", (double)s->B},           {"Hq", (double)s->Hq},          {"Hkv", (double)s->Hkv},
+                   {"Sq", (double)s->Sq},         {"Sk", (double)s->Sk},          {"d", (double)r->spec->d},
+                   {"dv", (double)r->spec->dv},   {"causal", r->spec->causal},    {"piece", ATTENTION_PIECE},
+                   {"copies", (double)r->copies}, {"launches", (double)launches}, {"repeats", r->bench->repeats}};
+    cJSON_AddStringToObject(request, "op", "attention");
+    cJSON_AddStringToObject(request, "dtype", r->spec->in == QUERN_F16 ? "f16" : "bf16");
+    for (size_t i = 0; i < QN_COUNT(numbers); i++) cJSON_AddNumberToObject(request, numbers[i].name, numbers[i].value);
+    cJSON *offsets = cJSON_AddArrayToObject(request, "offsets"); // [copy][q, k, v]
+    for (size_t copy = 0; copy < r->copies; copy++)
+        for (int i = 0; i < 3; i++)
+            cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)attention_offset(i, copy)));
+    cJSON *rows = cJSON_AddArrayToObject(request, "rows"); // [sample][sequence, query, head]
+    for (int i = 0; i < ATTENTION_SAMPLES; i++) {
+        int64_t at[3];
+        attention_sample(r, i, at);
+        for (int k = 0; k < 3; k++) cJSON_AddItemToArray(rows, cJSON_CreateNumber((double)at[k]));
+    }
+    return request;
+}
+
+static quern_status ask_peers(attention_bench *t, attention_run *r, size_t launches, cJSON **answer)
+{
+    void *memory;
+    QN_TRY(bench_peers_inputs(t->peers, ++t->inputs, 2 * ATTENTION_PIECE, &memory));
+    if (memory) memcpy(memory, attention_piece(r->spec->in), 2 * ATTENTION_PIECE);
+    return bench_peers_ask(t->peers, request_json(r, launches), answer);
+}
+
+static double number_of(const cJSON *object, const char *name)
+{
+    const cJSON *number = cJSON_GetObjectItem(object, name);
+    return cJSON_IsNumber(number) ? number->valuedouble : 0;
+}
+
+static const cJSON *best_of(const cJSON *peers)
+{
+    const cJSON *best = NULL, *peer;
+    cJSON_ArrayForEach(peer, peers)
+    {
+        double us = number_of(peer, "us_median");
+        if (us > 0 && (!best || us < number_of(best, "us_median"))) best = peer;
+    }
+    return best;
+}
+
+// ---- results
+
+static const table_column columns[] = {
+    {"shape", "shape", TABLE_TEXT, 0},         {"us", "us_median", TABLE_REAL, 1},
+    {"p10", "us_p10", TABLE_REAL, 1},          {"p90", "us_p90", TABLE_REAL, 1},
+    {"TFLOP/s", "tflop_per_s", TABLE_REAL, 0}, {"TB/s", "tb_per_s", TABLE_REAL, 2},
+    {"error", "error", TABLE_REAL, 5},         {"best peer", "best_peer", TABLE_TEXT, 0},
+    {"us", "best_peer_us", TABLE_REAL, 1},     {"error", "best_peer_error", TABLE_REAL, 5},
+    {"spec", "spec", TABLE_TEXT, 0},           {"configuration", "configuration", TABLE_TEXT, 0},
+};
+
+static void add_row(attention_bench *t, const attention_run *r, const qn_timing *timing, const char *config,
+                    const cJSON *best)
+{
+    char shape[96];
+    const attention_shape *s = r->shape;
+    snprintf(shape, sizeof shape, "%lld × %lld on %lld heads, %lld × %lld", (long long)s->B, (long long)s->Hq,
+             (long long)s->Hkv, (long long)s->Sq, (long long)s->Sk);
+    table_add(t->table, shape, timing->median_us, timing->low_us, timing->high_us,
+              attention_flop(r) / timing->median_us * 1e-6, attention_bytes(r) / timing->median_us * 1e-6, r->error,
+              best ? best->string : "", best ? number_of(best, "us_median") : 0, best ? number_of(best, "error") : 0,
+              r->spec_text, config);
+}
+
+static quern_status measure(attention_bench *t, attention_run *r)
+{
+    qn_timing timing;
+    size_t launches;
+    cJSON *answer = NULL;
+    quern_attention_sizes sizes;
+    quern_kernel_info info = QUERN_KERNEL_INFO_INIT;
+    QN_TRY(parse_spec(r));
+    QN_TRY(prepare(r, t->config_text));
+    QN_TRY(attention_make_inputs(r));
+    QN_TRY(fill_args(r, &sizes));
+    QN_TRY(run_once(r));
+    QN_TRY(attention_check(r));
+    QN_TRY(time_run(r, &timing, &launches));
+    (void)quern_op_describe(r->op, quern_op_variant_for(r->op, &sizes), 0, &info);
+    if (t->peers && r->shape->peers) QN_TRY(ask_peers(t, r, launches, &answer));
+    add_row(t, r, &timing, info.config, best_of(cJSON_GetObjectItem(answer, "peers")));
+    cJSON_AddItemToArray(t->rows, answer ? answer : cJSON_CreateObject());
+    return QUERN_OK;
+}
+
+static quern_status run_shape(attention_bench *t, const attention_shape *shape)
+{
+    attention_run r = {.bench = &t->bench, .shape = shape};
+    quern_status status = measure(t, &r);
+    attention_free_inputs(&r);
+    quern_op_release(r.op);
+    return status;
+}
+
+static quern_status run_shapes(attention_bench *t)
+{
+    const attention_shape given = {"given", t->spec_text, t->B, t->Hq, t->Hkv, t->Sq, t->Sk, true};
+    if (t->spec_text) return run_shape(t, &given);
+    for (size_t i = 0; i < QN_COUNT(shapes); i++) {
+        if (t->only && !strstr(shapes[i].name, t->only)) continue;
+        command_progress(i, QN_COUNT(shapes), shapes[i].name);
+        QN_TRY(run_shape(t, &shapes[i]));
+    }
+    command_progress_end();
+    return QUERN_OK;
+}
+
+static void print_results(attention_bench *t)
+{
+    if (t->settings.json) {
+        cJSON *document = bench_document("attention", &t->bench.device);
+        cJSON_AddNumberToObject(document, "repeats", t->bench.repeats);
+        if (t->peers) cJSON_AddItemToObject(document, "peers", cJSON_Duplicate(bench_peers_hello(t->peers), true));
+        cJSON_AddItemToObject(document, "rows", table_json(t->table));
+        cJSON_AddItemToObject(document, "peers_of_rows", t->rows);
+        t->rows = NULL;
+        json_print(document);
+    } else {
+        bench_print_head("attention", &t->bench.device);
+        printf("%d repeats\n\n", t->bench.repeats);
+        table_print(t->table);
+    }
+}
+
+// What was measured before a failure is printed all the same.
+static int run_bench(attention_bench *t, const char *where, int64_t repeats)
+{
+    int ordinal;
+    if (!device_parse(where, &ordinal)) return command_usage("--device %s: gpu or gpu:N is needed", where);
+    quern_status status = t->spec_text ? bench_check_spec(t->spec_text, "attention", t->config_text) : QUERN_OK;
+    if (status == QUERN_OK) status = bench_open(&t->settings, ordinal, (int)repeats, &t->bench);
+    if (status != QUERN_OK) return command_status(status);
+    t->table = table_create(columns, QN_COUNT(columns));
+    t->rows = cJSON_CreateArray();
+    t->peers_options.device = ordinal;
+    if (t->peers_options.which) status = bench_peers_start(&t->peers_options, &t->peers);
+    if (status == QUERN_OK) status = run_shapes(t);
+    print_results(t);
+    int exit_status = status == QUERN_OK ? COMMAND_OK : command_status(status);
+    bench_peers_stop(t->peers);
+    cJSON_Delete(t->rows);
+    table_destroy(t->table);
+    bench_close(&t->bench);
+    return exit_status;
+}
+
+int bench_attention(int argc, char **argv)
+{
+    static attention_bench t = {
+        .peers_options = {.python = "python3"}, .B = 1, .Hq = 16, .Hkv = 16, .Sq = 1024, .Sk = 1024};
+    const char *where = "gpu";
+    int64_t repeats = 20;
+    const int64_t most = INT32_MAX;
+    const command_option options[] = {
+        {"only", 0, "TEXT", COMMAND_STRING, &t.only, 0, 0,
+         "rows whose name has this: 'prefill d=128', 'decode', 'mla'"},
+        {"spec", 0, "SPEC", COMMAND_STRING, &t.spec_text, 0, 0, "this spec, with the sizes below"},
+        {"B", 0, "N", COMMAND_NUMBER, &t.B, 1, most, "sequences (1)"},
+        {"Hq", 0, "N", COMMAND_NUMBER, &t.Hq, 1, most, "query heads (16)"},
+        {"Hkv", 0, "N", COMMAND_NUMBER, &t.Hkv, 1, most, "KV heads (16)"},
+        {"Sq", 0, "N", COMMAND_NUMBER, &t.Sq, 1, most, "queries a sequence (1024)"},
+        {"Sk", 0, "N", COMMAND_NUMBER, &t.Sk, 1, most, "keys a sequence (1024)"},
+        {"config", 0, "TEXT", COMMAND_STRING, &t.config_text, 0, 0, "this configuration: 'plan=prefill rows=64 …'"},
+        {"repeat", 0, "N", COMMAND_NUMBER, &repeats, 1, QN_TIMING_MAX_REPEATS, "measured replays of each graph (20)"},
+        {"vs", 0, "PEERS", COMMAND_STRING, &t.peers_options.which, 0, 0, "torch: what Python has, timed beside"},
+        {"python", 0, "FILE", COMMAND_STRING, &t.peers_options.python, 0, 0, "its interpreter (default python3)"},
+        {"peers", 0, "FILE", COMMAND_STRING, &t.peers_options.script, 0, 0, "peers.py, where it is not found"},
+        {"device", 0, "WHERE", COMMAND_STRING, &where, 0, 0, "gpu (default) or gpu:N"},
+        COMMAND_OPTION_DB(&t.settings.db),
+        COMMAND_OPTION_JSON(&t.settings.json),
+        COMMAND_OPTION_VERBOSE(&t.settings.verbose),
+        COMMAND_OPTION_END,
+    };
+    const command_syntax syntax = {"quern bench attention [options]", text, options};
+    int exit_status;
+    if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
+    if (argc > 1) return command_usage("unexpected operand '%s'", argv[1]);
+    return run_bench(&t, where, repeats);
+}

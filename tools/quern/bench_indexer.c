@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+// `quern bench indexer`: microseconds a call, by graph replay. Keys rotate over more than twice the L2, pages in random
+// order. Codes are drawn as quantised normal numbers have them, scales within two powers of two. A row's scores are
+// checked against the host reference before anything is timed.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+#include "runtime/runtime.h"
+
+enum { LEAST_LAUNCHES = 32, CHECKED_ENTRIES = 40000 };
+
+typedef struct indexer_shape {
+    int64_t sequences, length, queries; // queries a sequence: the last ones of it, causal when there are more than 8
+} indexer_shape;
+
+typedef struct indexer_bench {
+    bench bench;
+    command_settings settings;
+    const char *spec_text, *shape_text, *config_text;
+    table *table;
+} indexer_bench;
+
+static const char text[] =
+    "Times graph replays of many launches; us are medians, with the tenth and ninetieth percentile. Without --spec:\n"
+    "decode with MXFP4 and FP8 keys at the shapes of ANALYSIS.md, and a prefill. --shape SEQUENCES,LENGTH,QUERIES.\n";
+
+static const indexer_shape shapes[] = {{1, 8192, 1},  {1, 131072, 1}, {1, 262144, 1},  {8, 32768, 1},
+                                       {64, 8192, 1}, {32, 65536, 1}, {1, 16384, 4096}};
+static const struct {
+    const char *spec;
+    unsigned shapes; // bits of the list above
+} cases[] = {
+    {"indexer H=64 C=128 k=2048 q=mxfp4 page=64", 0x5F},
+    {"indexer H=64 C=128 k=512 q=mxfp4 page=64", 0x1B},
+    {"indexer H=64 C=128 k=1024 q=mxfp4 page=64", 0x20},
+    {"indexer H=64 C=128 k=2048 layout=fp8_shared q=fp8 page=64", 0x5B},
+    {"indexer H=64 C=128 k=512 layout=fp8_shared q=fp8 page=64", 0x1B},
+    {"indexer H=64 C=128 k=2048 q=bf16 page=64", 0x13},
+};
+
+// ---- one spec and shape on the device
+
+typedef struct indexer_run {
+    indexer_bench *t;
+    indexer_shape shape;
+    quern_any_spec any;
+    quern_indexer_spec *spec;
+    quern_op *op;
+    int64_t rows, pages, page_bytes; // pages of a set
+    size_t sets;
+    uint64_t state;
+    quern_indexer_args args;
+    CUdeviceptr q, q_scale, w, keys, table, length, row_seq, indices, scores, workspace;
+    uint8_t *host_q, *host_scale, *host_keys; // keys: of the first set
+    float *host_w;
+    int32_t *host_table;
+} indexer_run;
+
+static uint64_t draw(indexer_run *r)
+{
+    r->state ^= r->state << 13, r->state ^= r->state >> 7, r->state ^= r->state << 17;
+    return r->state;
+}
+
+static float draw_normal(indexer_run *r)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < 3; i++) {
+        uint64_t x = draw(r);
+        for (int k = 0; k < 4; k++) sum += (int64_t)(x >> 16 * k & 0xFFFF) - 32768;
+    }
+    return (float)sum / 65536.0f;
+}
+
+// Codes of numbers whose largest of 32 lies between 3 and 6, two a byte, or E4M3 bytes.
+static void draw_codes(indexer_run *r, bool fp8, uint8_t *out, int64_t bytes)
+{
+    static uint8_t fp4[256];
+    if (!fp4[0] && !fp4[1])
+        for (int i = 0; i < 256; i++) {
+            static const uint8_t steps[] = {26, 50, 72, 92, 108, 120, 126}; // of 128: the share below each code
+            uint8_t code = 0;
+            while (code < 7 && i % 128 >= steps[code]) code++;
+            fp4[i] = (uint8_t)(code | (i & 128 ? 8 : 0));
+        }
+    for (int64_t i = 0; i < bytes; i += 4) {
+        uint64_t x = draw(r);
+        for (int k = 0; k < 4 && i + k < bytes; k++, x >>= 16)
+            out[i + k] = fp8 ? (uint8_t)((x & 0x80) | (0x40 + (x >> 8) % 0x38))
+                             : (uint8_t)(fp4[x & 255] | fp4[x >> 8 & 255] << 4);
+    }
+}
+
+static void draw_page(indexer_run *r, uint8_t *page)
+{
+    bool fp8 = r->spec->layout == QUERN_INDEXER_FP8_SHARED;
+    int64_t value = r->spec->page * (fp8 ? r->spec->C : r->spec->C / 2), scales = r->page_bytes - value;
+    draw_codes(r, fp8, page, value);
+    for (int64_t i = 0; i < scales; i += fp8 ? 4 : 1) {
+        float scale = 0x1p-7f * (1 + (float)(draw(r) & 1023) / 1024);
+        if (fp8)
+            memcpy(page + value + i, &scale, 4);
+        else
+            page[value + i] = (uint8_t)(124 + draw(r) % 3);
+    }
+}
+
+static quern_status make_keys(indexer_run *r)
+{
+    const bench *b = &r->t->bench;
+    size_t bytes = (size_t)(r->pages * r->page_bytes);
+    r->sets = qn_timing_copies(b->device.l2_bytes, bytes);
+    int64_t each = r->pages / r->shape.sequences, words = (int64_t)r->sets * r->pages;
+    r->host_keys = malloc(bytes);
+    r->host_table = malloc((size_t)words * 4);
+    if (!r->host_keys || !r->host_table) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory");
+    for (int64_t i = 0; i < words; i++) r->host_table[i] = (int32_t)i;
+    for (int64_t s = 0; s < (int64_t)r->sets; s++)
+        for (int64_t i = r->pages - 1; i > 0; i--) {
+            int64_t at = s * r->pages, j = (int64_t)(draw(r) % (uint64_t)(i + 1));
+            int32_t swap = r->host_table[at + i];
+            r->host_table[at + i] = r->host_table[at + j], r->host_table[at + j] = swap;
+        }
+    QN_TRY(bench_allocate(b, bytes * r->sets, &r->keys));
+    QN_TRY(bench_allocate(b, (size_t)words * 4, &r->table));
+    DEVICE_TRY(&b->device, cuMemcpyHtoD, r->table, r->host_table, (size_t)words * 4);
+    for (int64_t p = 0; p < r->pages; p++) draw_page(r, r->host_keys + p * r->page_bytes);
+    for (size_t s = 0; s < r->sets; s++) DEVICE_TRY(&b->device, cuMemcpyHtoD, r->keys + s * bytes, r->host_keys, bytes);
+    r->args.pages = words, r->args.columns = each, r->args.B = r->shape.sequences;
+    return QUERN_OK;
+}
+
+static quern_status upload(indexer_run *r, const void *host, size_t bytes, CUdeviceptr *address)
+{
+    QN_TRY(bench_allocate(&r->t->bench, bytes, address));
+    DEVICE_TRY(&r->t->bench.device, cuMemcpyHtoD, *address, host, bytes);
+    return QUERN_OK;
+}
+
+static quern_status make_queries(indexer_run *r)
+{
+    const quern_indexer_spec *s = r->spec;
+    bool fp4 = s->q == QUERN_INDEXER_Q_MXFP4, fp8 = s->q == QUERN_INDEXER_Q_FP8;
+    size_t heads = (size_t)(r->rows * s->H), bytes = (size_t)(fp4 ? s->C / 2 : fp8 ? s->C : 2 * s->C);
+    size_t scales = (size_t)(fp4 ? s->C / 32 : 4);
+    float x[256];
+    r->host_q = malloc(heads * bytes), r->host_scale = malloc(heads * scales), r->host_w = malloc(heads * 4);
+    if (!r->host_q || !r->host_scale || !r->host_w) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory");
+    for (size_t h = 0; h < heads; h++) {
+        for (int64_t i = 0; i < s->C; i++) x[i] = draw_normal(r);
+        r->host_w[h] = draw_normal(r) * 0.011f;
+        if (fp4 || fp8)
+            QN_TRY(quern_pack(fp4 ? QUERN_INDEXER_MXFP4_SHARED : QUERN_INDEXER_FP8_SHARED, x, 1, s->C,
+                              r->host_q + h * bytes, r->host_scale + h * scales, NULL));
+        for (int64_t i = 0; !fp4 && !fp8 && i < s->C; i++) {
+            uint32_t bits;
+            memcpy(&bits, &x[i], 4);
+            ((uint16_t *)r->host_q)[h * (size_t)s->C + (size_t)i] = (uint16_t)(bits >> 16);
+        }
+    }
+    QN_TRY(upload(r, r->host_q, heads * bytes, &r->q));
+    QN_TRY(upload(r, r->host_scale, heads * scales, &r->q_scale));
+    return upload(r, r->host_w, heads * 4, &r->w);
+}
+
+static quern_status make_rows(indexer_run *r)
+{
+    int32_t *word = malloc((size_t)r->rows * 8);
+    if (!word) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory");
+    for (int64_t t = 0; t < r->rows; t++) {
+        word[t] = (int32_t)(r->shape.length - (r->shape.queries - 1 - t % r->shape.queries));
+        word[r->rows + t] = (int32_t)(t / r->shape.queries);
+    }
+    quern_status status = upload(r, word, (size_t)r->rows * 4, &r->length);
+    if (status == QUERN_OK) status = upload(r, word + r->rows, (size_t)r->rows * 4, &r->row_seq);
+    free(word);
+    size_t places = (size_t)(r->rows * r->spec->k) * 4;
+    if (status == QUERN_OK) status = bench_allocate(&r->t->bench, places, &r->indices);
+    return status == QUERN_OK ? bench_allocate(&r->t->bench, places, &r->scores) : status;
+}
+
+static quern_status prepare(indexer_run *r)
+{
+    const bench *b = &r->t->bench;
+    qn_config config;
+    const qn_family *family;
+    if (!r->t->config_text) {
+        QN_TRY(quern_prepare(b->q, &r->any.base, b->device.ordinal, &r->op));
+    } else {
+        QN_TRY(qn_family_find("indexer", &family));
+        QN_TRY(qn_config_parse(family, r->t->config_text, &config));
+        QN_TRY(qn_prepare_config(b->q, &r->any.base, b->device.ordinal, &config, &r->op));
+    }
+    quern_indexer_sizes sizes = QUERN_INDEXER_SIZES_INIT;
+    sizes.T = r->rows, sizes.max_length = r->shape.length;
+    r->args.workspace_bytes = quern_workspace_size(r->op, &sizes);
+    QN_TRY(bench_allocate(b, r->args.workspace_bytes, &r->workspace));
+    r->args.workspace = (void *)(uintptr_t)r->workspace;
+    return quern_workspace_init(r->op, r->args.workspace, r->args.workspace_bytes, b->stream);
+}
+
+static void fill_args(indexer_run *r)
+{
+    r->args.T = r->rows, r->args.max_length = r->shape.length;
+    r->args.q = (const void *)(uintptr_t)r->q, r->args.q_scale = (const void *)(uintptr_t)r->q_scale;
+    r->args.w = (const float *)(uintptr_t)r->w, r->args.keys = (const void *)(uintptr_t)r->keys;
+    r->args.length = (const int32_t *)(uintptr_t)r->length, r->args.row_seq = (const int32_t *)(uintptr_t)r->row_seq;
+    r->args.indices = (int32_t *)(uintptr_t)r->indices, r->args.scores = (float *)(uintptr_t)r->scores;
+}
+
+static quern_status enqueue(void *user, size_t index, CUstream stream)
+{
+    indexer_run *r = user;
+    r->args.block_table = (const int32_t *)(uintptr_t)(r->table + index % r->sets * (size_t)r->pages * 4);
+    return quern_indexer(r->op, &r->args, stream);
+}
+
+static void release(indexer_run *r)
+{
+    CUdeviceptr all[] = {r->q,      r->q_scale, r->w,       r->keys,   r->table,
+                         r->length, r->row_seq, r->indices, r->scores, r->workspace};
+    for (size_t i = 0; i < QN_COUNT(all); i++)
+        if (all[i]) (void)r->t->bench.device.driver->cuMemFree(all[i]);
+    free(r->host_q), free(r->host_scale), free(r->host_keys), free(r->host_w), free(r->host_table);
+    quern_op_release(r->op);
+}
+
+// ---- the check: the last row, its winners' scores one after another
+
+static quern_status compare(const indexer_run *r, const float *got, const int32_t *index, const float *want)
+{
+    float size = fabsf(want[0]) + 1e-6f;
+    for (int64_t i = 0; i < r->spec->k; i++) {
+        bool same = isinf(want[i]) ? got[i] == want[i] && index[i] == -1 : fabsf(got[i] - want[i]) <= 1e-4f * size;
+        if (!same)
+            return qn_fail(QUERN_INTERNAL, "%lld entries: place %lld is %g (entry %d), the reference's is %g",
+                           (long long)r->shape.length, (long long)i, (double)got[i], index[i], (double)want[i]);
+    }
+    return QUERN_OK;
+}
+
+static quern_status check(indexer_run *r)
+{
+    const device *d = &r->t->bench.device;
+    const quern_indexer_spec *s = r->spec;
+    size_t k = (size_t)s->k, last = (size_t)(r->rows - 1);
+    float *got = malloc(k * 8), *want = malloc(k * 8);
+    if (!got || !want) return free(got), free(want), qn_fail(QUERN_OUT_OF_MEMORY, "out of memory");
+    quern_indexer_args a = r->args;
+    bool fp4 = s->q == QUERN_INDEXER_Q_MXFP4, fp8 = s->q == QUERN_INDEXER_Q_FP8;
+    int32_t length = (int32_t)r->shape.length, sequence = (int32_t)(r->shape.sequences - 1);
+    size_t head = (size_t)(fp4 ? s->C / 2 : fp8 ? s->C : 2 * s->C), scale = (size_t)(fp4 ? s->C / 32 : 4);
+    a.T = 1, a.q = r->host_q + last * (size_t)s->H * head, a.q_scale = r->host_scale + last * (size_t)s->H * scale;
+    a.w = r->host_w + last * (size_t)s->H, a.keys = r->host_keys, a.length = &length, a.row_seq = &sequence;
+    a.block_table = r->host_table, a.indices = (int32_t *)(want + k), a.scores = want;
+    quern_status status = enqueue(r, 0, r->t->bench.stream);
+    if (status == QUERN_OK)
+        status = device_check(d, "cuStreamSynchronize", d->driver->cuStreamSynchronize(r->t->bench.stream));
+    if (status == QUERN_OK)
+        status = device_check(d, "cuMemcpyDtoH", d->driver->cuMemcpyDtoH(got, r->scores + last * k * 4, k * 4));
+    if (status == QUERN_OK)
+        status = device_check(d, "cuMemcpyDtoH", d->driver->cuMemcpyDtoH(got + k, r->indices + last * k * 4, k * 4));
+    if (status == QUERN_OK && r->shape.length <= CHECKED_ENTRIES) {
+        status = quern_reference(&r->any.base, &a.base);
+        if (status == QUERN_OK) status = compare(r, got, (int32_t *)(got + k), want);
+    }
+    free(got), free(want);
+    return status;
+}
+
+// ---- results
+
+static const table_column columns[] = {
+    {"sequences", "sequences", TABLE_INT, 0}, {"length", "length", TABLE_INT, 0},
+    {"queries", "queries", TABLE_INT, 0},     {"us", "us_median", TABLE_REAL, 2},
+    {"p10", "us_p10", TABLE_REAL, 2},         {"p90", "us_p90", TABLE_REAL, 2},
+    {"GB/s", "gb_per_s", TABLE_REAL, 0},      {NULL, "sets", TABLE_INT, 0},
+    {"spec", "spec", TABLE_TEXT, 0},          {"configuration", "configuration", TABLE_TEXT, 0},
+};
+
+static quern_status time_run(indexer_run *r)
+{
+    const quern_indexer_spec *s = r->spec;
+    char spec_text[512];
+    qn_timing timing;
+    quern_indexer_sizes sizes = QUERN_INDEXER_SIZES_INIT;
+    quern_kernel_info info = QUERN_KERNEL_INFO_INIT;
+    bool fp8 = s->layout == QUERN_INDEXER_FP8_SHARED;
+    r->rows = r->shape.sequences * r->shape.queries;
+    r->page_bytes = s->page * (fp8 ? s->C + 4 : s->C / 2 + s->C / 32);
+    r->pages = r->shape.sequences * ((r->shape.length + s->page - 1) / s->page);
+    QN_TRY(quern_spec_format(&r->any.base, spec_text, sizeof spec_text));
+    QN_TRY(make_keys(r));
+    QN_TRY(make_queries(r));
+    QN_TRY(make_rows(r));
+    fill_args(r);
+    QN_TRY(prepare(r));
+    QN_TRY(check(r));
+    qn_timing_request request = {enqueue, r, qn_timing_launches(r->sets, r->rows > 1000 ? 1 : LEAST_LAUNCHES),
+                                 r->t->bench.repeats};
+    QN_TRY(qn_timing_graph(r->t->bench.device.driver, &request, &timing));
+    sizes.T = r->rows, sizes.max_length = r->shape.length;
+    (void)quern_op_describe(r->op, quern_op_variant_for(r->op, &sizes), 0, &info);
+    table_add(r->t->table, r->shape.sequences, r->shape.length, r->shape.queries, timing.median_us, timing.low_us,
+              timing.high_us, (double)(r->pages * r->page_bytes) / timing.median_us * 1e-3, (int64_t)r->sets, spec_text,
+              info.config);
+    return QUERN_OK;
+}
+
+static quern_status run_one(indexer_bench *t, const char *spec_text, indexer_shape shape)
+{
+    indexer_run r = {.t = t, .shape = shape, .state = 88172645463325252u, .args = QUERN_INDEXER_ARGS_INIT};
+    QN_TRY(quern_spec_parse(spec_text, &r.any));
+    if (strcmp(r.any.base.family, "indexer") != 0)
+        return qn_fail(QUERN_WRONG_FAMILY, "--spec: '%s' is not of the family indexer", spec_text);
+    r.spec = (quern_indexer_spec *)&r.any;
+    r.spec->row_seq = 1, r.spec->scores = 1;
+    if (!r.spec->page || r.spec->layout == QUERN_INDEXER_NVFP4_HEADS)
+        return qn_fail(QUERN_UNSUPPORTED, "--spec: paged keys of a shared layout are timed");
+    quern_status status = time_run(&r);
+    release(&r);
+    return status;
+}
+
+static quern_status run_all(indexer_bench *t)
+{
+    long long shape[3] = {0, 0, 1};
+    if (t->shape_text && sscanf(t->shape_text, "%lld,%lld,%lld", &shape[0], &shape[1], &shape[2]) < 2)
+        return qn_fail(QUERN_BAD_VALUE, "--shape: '%s' is not SEQUENCES,LENGTH,QUERIES", t->shape_text);
+    for (size_t c = 0; c < QN_COUNT(cases); c++) {
+        const char *spec = t->spec_text ? t->spec_text : cases[c].spec;
+        for (size_t i = 0; i < QN_COUNT(shapes); i++) {
+            if (t->shape_text && i > 0) break;
+            if (!t->shape_text && !t->spec_text && !(cases[c].shapes >> i & 1)) continue;
+            indexer_shape one = t->shape_text ? (indexer_shape){shape[0], shape[1], shape[2]} : shapes[i];
+            QN_TRY(run_one(t, spec, one));
+        }
+        if (t->spec_text) break;
+    }
+    return QUERN_OK;
+}
+
+static void print_results(const indexer_bench *t)
+{
+    if (t->settings.json) {
+        cJSON *document = bench_document("indexer", &t->bench.device);
+        cJSON_AddNumberToObject(document, "repeats", t->bench.repeats);
+        cJSON_AddItemToObject(document, "rows", table_json(t->table));
+        json_print(document);
+    } else {
+        bench_print_head("indexer", &t->bench.device);
+        printf("%d repeats\n\n", t->bench.repeats);
+        table_print(t->table);
+    }
+}
+
+int bench_indexer(int argc, char **argv)
+{
+    static indexer_bench t;
+    const char *where = "gpu";
+    int64_t repeats = 20;
+    int ordinal;
+    const command_option options[] = {
+        {"spec", 0, "SPEC", COMMAND_STRING, &t.spec_text, 0, 0,
+         "this spec: 'indexer H=64 C=128 k=512 q=mxfp4 page=64'"},
+        {"shape", 0, "B,L,Q", COMMAND_STRING, &t.shape_text, 0, 0, "sequences, entries, queries a sequence: 8,32768,1"},
+        {"config", 0, "TEXT", COMMAND_STRING, &t.config_text, 0, 0,
+         "this configuration: 'plan=fused warps=12 shares=16'"},
+        {"repeat", 0, "N", COMMAND_NUMBER, &repeats, 1, QN_TIMING_MAX_REPEATS, "measured replays of each graph (20)"},
+        {"device", 0, "WHERE", COMMAND_STRING, &where, 0, 0, "gpu (default) or gpu:N"},
+        COMMAND_OPTION_DB(&t.settings.db),
+        COMMAND_OPTION_JSON(&t.settings.json),
+        COMMAND_OPTION_VERBOSE(&t.settings.verbose),
+        COMMAND_OPTION_END,
+    };
+    const command_syntax syntax = {"quern bench indexer [options]", text, options};
+    int exit_status;
+    if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
+    if (argc > 1) return command_usage("unexpected operand '%s'", argv[1]);
+    if (!device_parse(where, &ordinal)) return command_usage("--device %s: gpu or gpu:N is needed", where);
+    quern_status status = bench_open(&t.settings, ordinal, (int)repeats, &t.bench);
+    if (status != QUERN_OK) return command_status(status);
+    t.table = table_create(columns, QN_COUNT(columns));
+    status = run_all(&t);
+    print_results(&t);
+    exit_status = status == QUERN_OK ? COMMAND_OK : command_status(status);
+    table_destroy(t.table);
+    bench_close(&t.bench);
+    return exit_status;
+}

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+// `quern bench router`: microseconds a call. Results are checked against the host reference before anything is timed.
+// x and w are cold: they rotate over more than twice the L2. The workspace is one, as in service.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+#include "reference/reference.h"
+#include "runtime/runtime.h"
+
+enum { MOST_TOKENS = 32, CHECKED = 6, LEAST_LAUNCHES = 32, MOST_E = 1024, MOST_K = 32 };
+
+typedef struct router_bench {
+    bench bench;
+    command_settings settings;
+    const char *tokens, *spec_text, *config_text;
+    int64_t N[MOST_TOKENS];
+    size_t N_count;
+    table *table;
+} router_bench;
+
+static const char text[] =
+    "Times graph replays of many launches; us are medians, with the tenth and ninetieth percentile. Results\n"
+    "are checked against the host reference first. Without --spec: two shapes of models with many experts.\n";
+
+static const char *const specs[] = {
+    "router D=7168 E=384 K=6 in=bf16 w=bf16 bias=1",
+    "router D=4096 E=256 K=6 in=bf16 w=bf16 bias=1",
+};
+static const int64_t default_tokens[] = {1, 2, 4, 8, 16, 32, 64, 512, 4096};
+
+// ---- one spec and number of tokens on the device
+
+typedef struct router_run {
+    router_bench *t;
+    quern_any_spec any;
+    const quern_router_spec *spec;
+    char spec_text[512];
+    quern_op *op;
+    size_t sets, x_bytes, w_bytes;
+    void *host_x, *host_w; // of every set
+    CUdeviceptr x, w, bias, given, weights, ids, logits, workspace;
+    quern_router_args args;
+    float host_bias[MOST_E];
+} router_run;
+
+static double uniform(uint64_t *state)
+{
+    uint64_t z = *state += 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
+}
+
+// A sum of uniform ones: near enough to normal.
+static float draw(uint64_t *state, double size)
+{
+    double sum = 0;
+    for (int i = 0; i < 4; i++) sum += uniform(state) - 0.5;
+    return (float)(sum * sqrt(3.0) * size);
+}
+
+static void *draw_array(quern_dtype type, size_t count, double size, uint64_t seed)
+{
+    void *array = malloc(count * qn_dtype_bytes(type) + 1);
+    for (size_t i = 0; array && i < count; i++) {
+        float value = draw(&seed, size);
+        if (type == QUERN_F32)
+            ((float *)array)[i] = value;
+        else
+            ((uint16_t *)array)[i] = type == QUERN_F16 ? qn_f32_to_f16(value) : qn_f32_to_bf16(value);
+    }
+    return array;
+}
+
+// x of size 1 and w of 1.7 / sqrt(D), so that logits are what routers see.
+static quern_status make_inputs(router_run *r, int64_t N)
+{
+    const bench *b = &r->t->bench;
+    size_t x_count = (size_t)(N * r->spec->D), w_count = (size_t)(r->spec->E * r->spec->D);
+    r->x_bytes = x_count * qn_dtype_bytes(r->spec->in), r->w_bytes = w_count * qn_dtype_bytes(r->spec->w);
+    r->sets = qn_timing_copies(b->device.l2_bytes, r->x_bytes + r->w_bytes);
+    r->host_x = draw_array(r->spec->in, x_count, 1.0, 1);
+    r->host_w = draw_array(r->spec->w, w_count, 1.7 / sqrt((double)r->spec->D), 2);
+    if (!r->host_x || !r->host_w) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory");
+    QN_TRY(bench_allocate(b, r->sets * r->x_bytes, &r->x));
+    QN_TRY(bench_allocate(b, r->sets * r->w_bytes, &r->w));
+    for (size_t i = 0; i < r->sets; i++) {
+        DEVICE_TRY(&b->device, cuMemcpyHtoD, r->x + i * r->x_bytes, r->host_x, r->x_bytes);
+        DEVICE_TRY(&b->device, cuMemcpyHtoD, r->w + i * r->w_bytes, r->host_w, r->w_bytes);
+    }
+    return QUERN_OK;
+}
+
+static quern_status allocate(router_run *r, int64_t N)
+{
+    const bench *b = &r->t->bench;
+    size_t places = (size_t)N * (size_t)r->spec->K;
+    for (int e = 0; e < MOST_E; e++) r->host_bias[e] = (float)(e * 37 % 101 - 50) / 500.0f;
+    QN_TRY(make_inputs(r, N));
+    QN_TRY(bench_allocate(b, sizeof r->host_bias, &r->bias));
+    QN_TRY(bench_allocate(b, 4 * places, &r->given));
+    QN_TRY(bench_allocate(b, 4 * places, &r->weights));
+    QN_TRY(bench_allocate(b, 8 * places, &r->ids));
+    QN_TRY(bench_allocate(b, 4 * (size_t)(N * r->spec->E), &r->logits));
+    DEVICE_TRY(&b->device, cuMemcpyHtoD, r->bias, r->host_bias, sizeof r->host_bias);
+    DEVICE_TRY(&b->device, cuMemsetD32Async, r->given, 0, places, b->stream);
+    r->args = (quern_router_args)QUERN_ROUTER_ARGS_INIT;
+    r->args.N = N;
+    r->args.bias = (const float *)(uintptr_t)r->bias;
+    r->args.given_ids = (const int32_t *)(uintptr_t)r->given;
+    r->args.weights = (float *)(uintptr_t)r->weights;
+    r->args.ids = (void *)(uintptr_t)r->ids;
+    r->args.logits = (float *)(uintptr_t)r->logits;
+    return QUERN_OK;
+}
+
+static quern_status prepare(router_run *r)
+{
+    const bench *b = &r->t->bench;
+    quern_router_sizes sizes = QUERN_ROUTER_SIZES_INIT;
+    qn_config config;
+    if (r->t->config_text) {
+        QN_TRY(qn_config_parse(&qn_family_router, r->t->config_text, &config));
+        QN_TRY(qn_prepare_config(b->q, &r->any.base, b->device.ordinal, &config, &r->op));
+    } else {
+        QN_TRY(quern_prepare(b->q, &r->any.base, b->device.ordinal, &r->op));
+    }
+    sizes.N = r->args.N;
+    r->args.workspace_bytes = quern_workspace_size(r->op, &sizes);
+    QN_TRY(bench_allocate(b, r->args.workspace_bytes, &r->workspace));
+    r->args.workspace = (void *)(uintptr_t)r->workspace;
+    QN_TRY(quern_workspace_init(r->op, r->args.workspace, r->args.workspace_bytes, b->stream));
+    return device_check(&b->device, "cuStreamSynchronize", b->device.driver->cuStreamSynchronize(b->stream));
+}
+
+static void release(router_run *r)
+{
+    const qn_driver *driver = r->t->bench.device.driver;
+    CUdeviceptr all[] = {r->x, r->w, r->bias, r->given, r->weights, r->ids, r->logits, r->workspace};
+    for (size_t i = 0; i < QN_COUNT(all); i++)
+        if (all[i]) (void)driver->cuMemFree(all[i]);
+    free(r->host_x);
+    free(r->host_w);
+    quern_op_release(r->op);
+}
+
+static quern_status enqueue(void *user, size_t index, CUstream stream)
+{
+    router_run *r = user;
+    r->args.x = (const void *)(uintptr_t)(r->x + index % r->sets * r->x_bytes);
+    r->args.w = (const void *)(uintptr_t)(r->w + index % r->sets * r->w_bytes);
+    return quern_router(r->op, &r->args, stream);
+}
+
+// ---- the check: ids, but where the dots of two are closer than f32 tells apart, and weights
+
+typedef struct checked_token {
+    float weights[MOST_K], want_weights[MOST_K];
+    int64_t ids[MOST_K], want_ids[MOST_K]; // of either width
+    int32_t given[MOST_K];
+    double dot[MOST_E];
+} checked_token;
+
+static int64_t id_at(const router_run *r, const int64_t *ids, int64_t k)
+{
+    return r->spec->index == QUERN_I64 ? ids[k] : ((const int32_t *)ids)[k];
+}
+
+static bool is_same(const router_run *r, const checked_token *c)
+{
+    for (int64_t k = 0; k < r->spec->K; k++) {
+        int64_t id = id_at(r, c->ids, k), want = id_at(r, c->want_ids, k);
+        if (id < 0 || id >= r->spec->E) return false;
+        if (id != want && fabs(c->dot[id] - c->dot[want]) > 2e-5) return false;
+        if (!(fabs((double)c->weights[k] - c->want_weights[k]) <= 1e-4 * fabs(c->want_weights[k]) + 1e-37)) return false;
+    }
+    return true;
+}
+
+static quern_status check_token(const router_run *r, int64_t token, checked_token *c)
+{
+    const device *d = &r->t->bench.device;
+    size_t K = (size_t)r->spec->K, at = (size_t)token, width = qn_dtype_bytes(r->spec->index);
+    quern_router_args args = QUERN_ROUTER_ARGS_INIT;
+    quern_router_spec spec = *r->spec;
+    memset(c, 0, sizeof *c);
+    DEVICE_TRY(d, cuMemcpyDtoH, c->weights, r->weights + at * K * 4, K * 4);
+    if (!spec.given_ids) DEVICE_TRY(d, cuMemcpyDtoH, c->ids, r->ids + at * K * width, K * width);
+    args.N = 1, args.w = r->host_w, args.bias = r->host_bias, args.given_ids = c->given;
+    args.x = (const char *)r->host_x + at * (size_t)spec.D * qn_dtype_bytes(spec.in);
+    args.weights = c->want_weights, args.ids = c->want_ids;
+    spec.logits = 0;
+    QN_TRY(quern_reference(&spec.base, &args.base));
+    qn_router_dots(&spec, &args, 0, c->dot, NULL);
+    return is_same(r, c) ? QUERN_OK
+                         : qn_fail(QUERN_INTERNAL, "%s, %lld tokens: token %lld is not the reference's", r->spec_text,
+                                   (long long)r->args.N, (long long)token);
+}
+
+static quern_status check(router_run *r)
+{
+    const bench *b = &r->t->bench;
+    int64_t N = r->args.N, count = N < CHECKED ? N : CHECKED;
+    checked_token *c = malloc(sizeof *c);
+    if (!c) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory");
+    quern_status status = enqueue(r, 0, b->stream);
+    if (status == QUERN_OK)
+        status = device_check(&b->device, "cuStreamSynchronize", b->device.driver->cuStreamSynchronize(b->stream));
+    for (int64_t i = 0; i < count && status == QUERN_OK; i++)
+        status = check_token(r, count == 1 ? 0 : (N - 1) * i / (count - 1), c);
+    free(c);
+    return status;
+}
+
+// ---- results
+
+static const table_column columns[] = {
+    {"N", "N", TABLE_INT, 0},
+    {"us", "us_median", TABLE_REAL, 2},
+    {"p10", "us_p10", TABLE_REAL, 2},
+    {"p90", "us_p90", TABLE_REAL, 2},
+    {"GB/s", "gb_per_s", TABLE_REAL, 0},
+    {"TFLOP/s", "tflop_per_s", TABLE_REAL, 1},
+    {NULL, "sets", TABLE_INT, 0},
+    {"spec", "spec", TABLE_TEXT, 0},
+    {"configuration", "configuration", TABLE_TEXT, 0},
+};
+
+static quern_status time_run(router_run *r, int64_t N)
+{
+    qn_timing timing;
+    quern_router_sizes sizes = QUERN_ROUTER_SIZES_INIT;
+    quern_kernel_info info = QUERN_KERNEL_INFO_INIT;
+    QN_TRY(allocate(r, N));
+    QN_TRY(prepare(r));
+    QN_TRY(check(r));
+    qn_timing_request request = {enqueue, r, qn_timing_launches(r->sets, LEAST_LAUNCHES), r->t->bench.repeats};
+    QN_TRY(qn_timing_graph(r->t->bench.device.driver, &request, &timing));
+    sizes.N = N;
+    (void)quern_op_describe(r->op, quern_op_variant_for(r->op, &sizes), 0, &info);
+    double work = 2.0 * (double)(N * r->spec->D) * (double)r->spec->E;
+    table_add(r->t->table, N, timing.median_us, timing.low_us, timing.high_us,
+              (double)(r->x_bytes + r->w_bytes) / timing.median_us * 1e-3, work / timing.median_us * 1e-6,
+              (int64_t)r->sets, r->spec_text, info.config);
+    return QUERN_OK;
+}
+
+static quern_status run_spec(router_bench *t, const char *spec_text)
+{
+    for (size_t i = 0; i < t->N_count; i++) {
+        router_run r = {.t = t};
+        QN_TRY(quern_spec_parse(spec_text, &r.any));
+        r.spec = (const quern_router_spec *)&r.any;
+        QN_TRY(quern_spec_format(&r.any.base, r.spec_text, sizeof r.spec_text));
+        quern_status status = time_run(&r, t->N[i]);
+        release(&r);
+        QN_TRY(status);
+    }
+    return QUERN_OK;
+}
+
+static quern_status run_specs(router_bench *t)
+{
+    if (t->spec_text) return run_spec(t, t->spec_text);
+    for (size_t i = 0; i < QN_COUNT(specs); i++) {
+        command_progress(i, QN_COUNT(specs), "router");
+        QN_TRY(run_spec(t, specs[i]));
+    }
+    command_progress_end();
+    return QUERN_OK;
+}
+
+// "1,8,64"
+static quern_status parse_tokens(router_bench *t)
+{
+    for (size_t i = 0; !t->tokens && i < QN_COUNT(default_tokens); i++) t->N[t->N_count++] = default_tokens[i];
+    for (const char *word = t->tokens; word && *word;) {
+        char number[24];
+        size_t length = strcspn(word, ",");
+        snprintf(number, sizeof number, "%.*s", (int)length, word);
+        if (t->N_count == MOST_TOKENS || length >= sizeof number || !qn_parse_int(number, &t->N[t->N_count]) ||
+            t->N[t->N_count] < 1 || t->N[t->N_count] > INT32_MAX)
+            return qn_fail(QUERN_BAD_VALUE, "--N: '%.*s' is not one of at most %d whole numbers from 1 on", (int)length,
+                           word, MOST_TOKENS);
+        t->N_count++;
+        word += length + (word[length] == ',');
+    }
+    return t->N_count ? QUERN_OK : qn_fail(QUERN_BAD_VALUE, "--N: a list of numbers is needed");
+}
+
+static void print_results(const router_bench *t)
+{
+    if (t->settings.json) {
+        cJSON *document = bench_document("router", &t->bench.device);
+        cJSON_AddNumberToObject(document, "repeats", t->bench.repeats);
+        cJSON_AddItemToObject(document, "rows", table_json(t->table));
+        json_print(document);
+    } else {
+        bench_print_head("router", &t->bench.device);
+        printf("%d repeats\n\n", t->bench.repeats);
+        table_print(t->table);
+    }
+}
+
+// What was measured before a failure is printed all the same.
+static int run_bench(router_bench *t, const char *where, int64_t repeats)
+{
+    int ordinal;
+    if (!device_parse(where, &ordinal)) return command_usage("--device %s: gpu or gpu:N is needed", where);
+    quern_status status = parse_tokens(t);
+    for (size_t i = 0; status == QUERN_OK && !t->spec_text && t->config_text && i < QN_COUNT(specs); i++)
+        status = bench_check_spec(specs[i], "router", t->config_text);
+    if (status == QUERN_OK && t->spec_text) status = bench_check_spec(t->spec_text, "router", t->config_text);
+    if (status == QUERN_OK) status = bench_open(&t->settings, ordinal, (int)repeats, &t->bench);
+    if (status != QUERN_OK) return command_status(status);
+    t->table = table_create(columns, QN_COUNT(columns));
+    status = run_specs(t);
+    print_results(t);
+    int exit_status = status == QUERN_OK ? COMMAND_OK : command_status(status);
+    table_destroy(t->table);
+    bench_close(&t->bench);
+    return exit_status;
+}
+
+int bench_router(int argc, char **argv)
+{
+    static router_bench t;
+    const char *where = "gpu";
+    int64_t repeats = 20;
+    const command_option options[] = {
+        {"N", 0, "LIST", COMMAND_STRING, &t.tokens, 0, 0, "tokens (default 1,2,4,8,16,32,64,512,4096)"},
+        {"spec", 0, "SPEC", COMMAND_STRING, &t.spec_text, 0, 0, "this spec: 'router D=4096 E=256 K=6 in=bf16 w=bf16'"},
+        {"config", 0, "TEXT", COMMAND_STRING, &t.config_text, 0, 0, "this configuration: 'plan=tiles sums=whole …'"},
+        {"repeat", 0, "N", COMMAND_NUMBER, &repeats, 1, QN_TIMING_MAX_REPEATS, "measured replays of each graph (20)"},
+        {"device", 0, "WHERE", COMMAND_STRING, &where, 0, 0, "gpu (default) or gpu:N"},
+        COMMAND_OPTION_DB(&t.settings.db),
+        COMMAND_OPTION_JSON(&t.settings.json),
+        COMMAND_OPTION_VERBOSE(&t.settings.verbose),
+        COMMAND_OPTION_END,
+    };
+    const command_syntax syntax = {"quern bench router [options]", text, options};
+    int exit_status;
+    if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
+    if (argc > 1) return command_usage("unexpected operand '%s'", argv[1]);
+    return run_bench(&t, where, repeats);
+}

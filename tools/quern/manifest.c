@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Manifests: specs × architectures × ranges of sizes, as JSON (specs.h).
+//
+//   {"specs": ["gate E=256 K=8 in=f32",
+//              {"spec": "softmax_topk V=128256 K=50 in=bf16", "sizes": [{"rows": [1, 64]}, {"rows": [4096, 8192]}]}],
+//    "arch": ["sm_90a", "sm_100a"],
+//    "sizes": {"N": [1, 512]}}
+//
+// "sizes" beside "specs" is for every spec whose family has all of its names and that has no sizes of its own. Several
+// ranges make the spec an entry for each.
+#include <math.h>
+#include <string.h>
+
+#include "specs.h"
+
+typedef struct manifest {
+    spec_list *list;
+    const char *file;
+    const cJSON *sizes; // of the whole
+} manifest;
+
+static quern_status check_keys(const manifest *m, const cJSON *object, const char *where, const char *const *known,
+                               size_t count)
+{
+    const cJSON *entry;
+    cJSON_ArrayForEach(entry, object)
+    {
+        bool is_known = false;
+        qn_text names = QN_TEXT_INIT;
+        for (size_t i = 0; i < count; i++) {
+            is_known |= !strcmp(entry->string, known[i]);
+            qn_text_putf(&names, "%s\"%s\"", !i ? "" : i + 1 == count ? " and " : ", ", known[i]);
+        }
+        quern_status status = is_known ? QUERN_OK
+                                       : qn_fail(QUERN_BAD_FILE, "%s: %sunknown key \"%s\": %s are known", m->file,
+                                                 where, entry->string, qn_text_string(&names));
+        qn_text_fini(&names);
+        QN_TRY(status);
+    }
+    return QUERN_OK;
+}
+
+// ---- ranges
+
+static bool has_size(const qn_family *family, const char *name)
+{
+    for (size_t i = 0; i < family->size_count; i++)
+        if (!strcmp(family->sizes[i].name, name)) return true;
+    return false;
+}
+
+static bool read_integer(const cJSON *number, int64_t *value)
+{
+    double real = cJSON_IsNumber(number) ? number->valuedouble : NAN;
+    if (!(fabs(real) <= 9007199254740992.0) || real != floor(real)) return false;
+    *value = (int64_t)real;
+    return true;
+}
+
+// {"rows": [1, 64]}: narrows the item to it.
+static quern_status narrow(const manifest *m, spec_item *item, const cJSON *range)
+{
+    const cJSON *pair;
+    cJSON_ArrayForEach(pair, range)
+    {
+        int64_t from, to;
+        if (!cJSON_IsArray(pair) || cJSON_GetArraySize(pair) != 2 ||
+            !read_integer(cJSON_GetArrayItem(pair, 0), &from) || !read_integer(cJSON_GetArrayItem(pair, 1), &to))
+            return qn_fail(QUERN_BAD_FILE, "%s: sizes: \"%s\" is not a pair of whole numbers, [1, 64]", m->file,
+                           pair->string);
+        quern_status status = spec_item_narrow(item, pair->string, from, to);
+        if (status != QUERN_OK) return qn_fail_in(status, "sizes");
+    }
+    return QUERN_OK;
+}
+
+static bool is_for(const qn_family *family, const cJSON *range)
+{
+    const cJSON *pair;
+    cJSON_ArrayForEach(pair, range) if (!has_size(family, pair->string)) return false;
+    return true;
+}
+
+// The item that was added last, once for each range.
+static quern_status add_ranges(const manifest *m, const char *text, const cJSON *sizes, bool is_own)
+{
+    spec_list *list = m->list;
+    const cJSON *range;
+    size_t first = list->count - 1;
+    bool used = false;
+    if (cJSON_IsObject(sizes)) {
+        if (!is_own && !is_for(list->item[first].family, sizes)) return QUERN_OK;
+        return narrow(m, &list->item[first], sizes);
+    }
+    if (!cJSON_IsArray(sizes)) return qn_fail(QUERN_BAD_FILE, "%s: \"sizes\" is not an object or a list", m->file);
+    cJSON_ArrayForEach(range, sizes)
+    {
+        if (!cJSON_IsObject(range)) return qn_fail(QUERN_BAD_FILE, "%s: sizes: an entry is no object", m->file);
+        if (!is_own && !is_for(list->item[first].family, range)) continue;
+        if (used) QN_TRY(spec_list_add_text(list, text));
+        used = true;
+        QN_TRY(narrow(m, &list->item[list->count - 1], range));
+    }
+    return QUERN_OK;
+}
+
+// ---- entries
+
+static quern_status add_entry(const manifest *m, const cJSON *entry)
+{
+    static const char *const known[] = {"spec", "sizes"};
+    const cJSON *text = entry, *sizes = m->sizes;
+    bool is_own = false;
+    if (cJSON_IsObject(entry)) {
+        QN_TRY(check_keys(m, entry, "", known, QN_COUNT(known)));
+        text = cJSON_GetObjectItemCaseSensitive(entry, "spec");
+        is_own = cJSON_HasObjectItem(entry, "sizes");
+        if (is_own) sizes = cJSON_GetObjectItemCaseSensitive(entry, "sizes");
+    }
+    if (!cJSON_IsString(text))
+        return qn_fail(QUERN_BAD_FILE, "%s: an entry of \"specs\" is no string, nor an object with \"spec\"", m->file);
+    QN_TRY(spec_list_add_text(m->list, text->valuestring));
+    return sizes ? add_ranges(m, text->valuestring, sizes, is_own) : QUERN_OK;
+}
+
+static quern_status add_document(spec_list *list, const char *file, const cJSON *document)
+{
+    static const char *const known[] = {"specs", "arch", "sizes"};
+    manifest m = {list, file, NULL};
+    if (!cJSON_IsObject(document)) return qn_fail(QUERN_BAD_FILE, "%s: not a JSON object", file);
+    QN_TRY(check_keys(&m, document, "", known, QN_COUNT(known)));
+    const cJSON *specs = cJSON_GetObjectItemCaseSensitive(document, "specs"), *entry;
+    const cJSON *archs = cJSON_GetObjectItemCaseSensitive(document, "arch");
+    m.sizes = cJSON_GetObjectItemCaseSensitive(document, "sizes");
+    if (!specs) return qn_fail(QUERN_BAD_FILE, "%s: \"specs\" is missing", file);
+    if (!cJSON_IsArray(specs)) return qn_fail(QUERN_BAD_FILE, "%s: \"specs\" is not a list", file);
+    if (archs && !cJSON_IsArray(archs)) return qn_fail(QUERN_BAD_FILE, "%s: \"arch\" is not an array of strings", file);
+    int number = 0;
+    cJSON_ArrayForEach(entry, specs)
+    {
+        quern_status status = add_entry(&m, entry);
+        if (status != QUERN_OK && status != QUERN_BAD_FILE) return qn_fail_in(status, "%s: specs[%d]", file, number);
+        QN_TRY(status);
+        number++;
+    }
+    cJSON_ArrayForEach(entry, archs)
+    {
+        if (!cJSON_IsString(entry)) return qn_fail(QUERN_BAD_FILE, "%s: \"arch\" is not an array of strings", file);
+        spec_list_add_arch(list, entry->valuestring);
+    }
+    return qn_text_check(&list->archs);
+}
+
+quern_status spec_list_add_manifest(spec_list *list, const char *file)
+{
+    cJSON *document = NULL;
+    QN_TRY(spec_list_read_json(file, &document));
+    quern_status status = add_document(list, file, document);
+    cJSON_Delete(document);
+    return status;
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// `quern tune --compare`: for each range of sizes that was tuned, the winner beside the library's own choice, as timed in
+// the same search, and what that gains; the median and the largest gain of all. The own choice is what this library
+// would choose today, so that a change of a heuristic is judged by what was measured before it. Needs no GPU.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/tuned.h"
+#include "table.h"
+#include "tune.h"
+
+// ---- gains
+
+void tune_gains_add(tune_gains *gains, const char *spec, const char *sizes, double percent)
+{
+    char name[640];
+    if (!isfinite(percent)) {
+        gains->unknown++;
+        return;
+    }
+    if (gains->count == gains->capacity) {
+        size_t capacity = gains->capacity ? 2 * gains->capacity : 64;
+        double *numbers = realloc(gains->percent, capacity * sizeof *numbers);
+        if (numbers) gains->percent = numbers;
+        const char **names = realloc(gains->names, capacity * sizeof *names);
+        if (names) gains->names = names;
+        if (!numbers || !names) {
+            gains->unknown++;
+            return;
+        }
+        gains->capacity = capacity;
+    }
+    snprintf(name, sizeof name, "%s, %s", spec, sizes);
+    gains->names[gains->count] = qn_strdup(name);
+    gains->percent[gains->count++] = percent;
+}
+
+void tune_gains_fini(tune_gains *gains)
+{
+    for (size_t i = 0; i < gains->count; i++) free((void *)(uintptr_t)gains->names[i]);
+    free(gains->names);
+    free(gains->percent);
+    *gains = (tune_gains){NULL, NULL, 0, 0, 0};
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double tune_gains_median(const tune_gains *gains)
+{
+    double *sorted = gains->count ? malloc(gains->count * sizeof *sorted) : NULL;
+    if (!sorted) return NAN;
+    memcpy(sorted, gains->percent, gains->count * sizeof *sorted);
+    qsort(sorted, gains->count, sizeof *sorted, ascending);
+    double median = 0.5 * (sorted[(gains->count - 1) / 2] + sorted[gains->count / 2]);
+    free(sorted);
+    return median;
+}
+
+size_t tune_gains_worst(const tune_gains *gains)
+{
+    size_t worst = gains->count;
+    for (size_t i = 0; i < gains->count; i++)
+        if (worst == gains->count || gains->percent[i] > gains->percent[worst]) worst = i;
+    return worst;
+}
+
+size_t tune_gains_over(const tune_gains *gains, double percent)
+{
+    size_t over = 0;
+    for (size_t i = 0; i < gains->count; i++) over += gains->percent[i] > percent;
+    return over;
+}
+
+void tune_gains_print(const tune_gains *gains)
+{
+    size_t worst = tune_gains_worst(gains);
+    if (worst == gains->count) return;
+    printf("\ngain of tuning over the library's own choice, ranges: %zu; median %.1f %%, largest %.1f %% (%s)\n",
+           gains->count, tune_gains_median(gains), gains->percent[worst],
+           gains->names[worst] ? gains->names[worst] : "");
+    printf("%zu above 5 %%, %zu above 25 %%", tune_gains_over(gains, 5), tune_gains_over(gains, 25));
+    if (gains->unknown) printf("; of %zu more the own choice was not timed", gains->unknown);
+    printf("\n");
+}
+
+struct cJSON *tune_gains_json(const tune_gains *gains)
+{
+    size_t worst = tune_gains_worst(gains);
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddNumberToObject(json, "ranges", (double)gains->count);
+    if (worst < gains->count) {
+        cJSON_AddNumberToObject(json, "median_percent", tune_gains_median(gains));
+        cJSON_AddNumberToObject(json, "worst_percent", gains->percent[worst]);
+        cJSON_AddStringToObject(json, "worst", gains->names[worst] ? gains->names[worst] : "");
+        cJSON_AddNumberToObject(json, "above_5", (double)tune_gains_over(gains, 5));
+        cJSON_AddNumberToObject(json, "above_25", (double)tune_gains_over(gains, 25));
+    }
+    cJSON_AddNumberToObject(json, "own_not_timed", (double)gains->unknown);
+    return json;
+}
+
+// ---- the table
+
+static const table_column columns[] = {
+    {"spec", "spec", TABLE_TEXT, 0},
+    {"sizes", "bucket", TABLE_TEXT, 0},
+    {"timed", "timed", TABLE_TEXT, 0},
+    {"own us", "own_us", TABLE_REAL, 2},
+    {"us", "us", TABLE_REAL, 2},
+    {"gain %", "gain_percent", TABLE_REAL, 1},
+    {"spread", "spread_us", TABLE_REAL, 2},
+    {"own choice", "own_configuration", TABLE_TEXT, 0},
+    {"tuned", "configuration", TABLE_TEXT, 0},
+    {NULL, "device", TABLE_TEXT, 0},
+    {NULL, "arch", TABLE_TEXT, 0},
+};
+
+// What the library itself would choose for a problem, as text; false: the row is of a family, a range or an architecture
+// that is not known here.
+static bool own_choice(const qn_tune_row *row, qn_text *config)
+{
+    quern_any_spec spec;
+    const qn_family *family;
+    const qn_arch *arch;
+    qn_config chosen, canonical;
+    char name[96];
+    size_t bucket = 0;
+    if (quern_spec_parse(row->spec, &spec) != QUERN_OK || qn_arch_find(row->arch, &arch) != QUERN_OK) return false;
+    if (qn_family_find(spec.base.family, &family) != QUERN_OK) return false;
+    for (; bucket < family->bucket_count; bucket++) {
+        family->bucket_name(bucket, name, sizeof name);
+        if (!strcmp(name, row->bucket)) break;
+    }
+    if (bucket == family->bucket_count) return false;
+    family->choose(&spec.base, arch, bucket, &chosen);
+    if (qn_config_canonical(family, &spec.base, arch, &chosen, &canonical) != QUERN_OK) return false;
+    qn_config_write(family, &canonical, config);
+    return qn_text_check(config) == QUERN_OK;
+}
+
+static void compare_problem(const qn_tune_row *rows, size_t count, table *t, tune_gains *gains)
+{
+    const qn_tune_row *best = NULL, *own = NULL;
+    qn_text config = QN_TEXT_INIT;
+    qn_message_mark mark;
+    qn_message_save(&mark);
+    bool known = own_choice(&rows[0], &config);
+    qn_message_restore(&mark);
+    for (size_t i = 0; i < count; i++) {
+        if (!strcmp(rows[i].status, QN_TUNE_BEST) && rows[i].ns > 0) best = &rows[i];
+        if (known && rows[i].ns > 0 && !strcmp(rows[i].config, qn_text_string(&config))) own = &rows[i];
+    }
+    if (best) {
+        double gain = own ? 100 * (own->ns / best->ns - 1) : NAN;
+        table_add(t, best->spec, best->bucket, best->sizes, own ? 1e-3 * own->ns : NAN, 1e-3 * best->ns, gain,
+                  1e-3 * best->spread_ns, known ? qn_text_string(&config) : NULL, best->config, best->device.name,
+                  best->arch);
+        tune_gains_add(gains, best->spec, best->sizes, gain);
+    }
+    qn_text_fini(&config);
+}
+
+static quern_status read_rows(tune_request *r, qn_tune_list *list)
+{
+    if (!r->specs.count) return qn_sqlite_tune_read(&r->store, NULL, NULL, list);
+    for (size_t i = 0; i < r->specs.count; i++)
+        QN_TRY(qn_sqlite_tune_read(&r->store, r->specs.item[i].text, NULL, list));
+    return QUERN_OK;
+}
+
+static void print_comparison(const tune_request *r, const table *t, const tune_gains *gains)
+{
+    if (r->settings.json) {
+        cJSON *document = cJSON_CreateObject();
+        cJSON_AddStringToObject(document, "file", r->file);
+        cJSON_AddItemToObject(document, "results", table_json(t));
+        cJSON_AddItemToObject(document, "gains", tune_gains_json(gains));
+        json_print(document);
+    } else if (table_rows(t)) {
+        table_print(t);
+        tune_gains_print(gains);
+    } else {
+        command_note("no tuning results: 'quern tune SPEC' makes some, on a GPU");
+    }
+}
+
+int tune_compare(tune_request *r)
+{
+    qn_tune_list list = QN_TUNE_LIST_INIT;
+    tune_gains gains = {NULL, NULL, 0, 0, 0};
+    quern_status status = read_rows(r, &list);
+    if (status != QUERN_OK) return command_status(status);
+    table *t = table_create(columns, QN_COUNT(columns));
+    for (size_t i = 0, next; i < list.count; i = next) {
+        for (next = i + 1; next < list.count && qn_tune_same_problem(&list.row[i], &list.row[next]); next++) {
+        }
+        compare_problem(&list.row[i], next - i, t, &gains);
+    }
+    print_comparison(r, t, &gains);
+    table_destroy(t);
+    tune_gains_fini(&gains);
+    qn_tune_list_fini(&list);
+    return COMMAND_OK;
+}
