@@ -60,7 +60,9 @@ static quern_status create_when_missing(const qn_sqlite *store)
     if (!stat(store->file, &found) || errno != ENOENT) return QUERN_OK; // anything but absence, SQLite will meet too
     int error = qn_create_file(store->file);
     if (!error || error == EEXIST) return QUERN_OK;
-    quern_status status = error == ENOSPC || error == EDQUOT ? QUERN_STORE_FULL : QUERN_STORE_OPEN;
+    quern_status status = error == ENOSPC || error == EDQUOT ? QUERN_STORE_FULL
+                          : error == ENOMEM                  ? QUERN_OUT_OF_MEMORY
+                                                             : QUERN_STORE_OPEN;
     return qn_fail(status, "%s: could not be made: %s; check that its directory exists and is writable", store->file,
                    strerror(error));
 }
@@ -172,8 +174,11 @@ static int check_columns(sqlite3 *db)
 
 static quern_status refuse_content(const qn_sqlite *store, sqlite3 *db, int code)
 {
+    bool ours;
+
     if (code != SQLITE_NOTADB) return qn_sqlite_fail(store, db, code, "reading its format");
-    if (qn_was_ours(db)) {
+    QN_TRY(qn_was_ours(store, db, &ours));
+    if (ours) {
         return qn_fail(QUERN_STORE_CORRUPT,
                        "%s: its header is destroyed; 'quern cache repair' sets it aside and saves what can be read",
                        store->file);

@@ -91,7 +91,7 @@ enum { QN_AT_VERSIONS = 18 }; // the write version, the read version: 1 (a rollb
 bool qn_is_made_read_only(sqlite3 *db);
 
 // ---- sqlite_trace.c
-bool qn_was_ours(sqlite3 *db); // of a file that SQLite cannot read
+quern_status qn_was_ours(const qn_sqlite *store, sqlite3 *db, bool *ours); // of a file that SQLite cannot read
 
 // ---- sqlite_status.c
 quern_status qn_sqlite_status(sqlite3 *db, int code);

@@ -100,7 +100,9 @@ static quern_status copy_to(const qn_sqlite *store, sqlite3 *db, const char *nam
     errno = 0;
     if (fchmod(fd, 0600) || !copy_blocks(db, fd, first_page) || fsync(fd)) {
         bool full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
-        status = qn_fail(full ? QUERN_STORE_FULL : QUERN_FILE_ERROR,
+        status = qn_fail(full              ? QUERN_STORE_FULL
+                         : errno == ENOMEM ? QUERN_OUT_OF_MEMORY
+                                           : QUERN_FILE_ERROR,
                          "%s: copying it to '%s' failed: %s; it was left as it is", store->file, name,
                          strerror(errno ? errno : EIO));
     }
@@ -215,14 +217,15 @@ static quern_status salvage(qn_sqlite *store, const char *file, int64_t *saved)
 static quern_status check_ours(const qn_sqlite *store, sqlite3 *db, bool *readable)
 {
     qn_verdict verdict;
-    bool sealed;
+    bool sealed, ours;
     int64_t tables;
 
     int code = qn_query_int(db, "SELECT count(*) FROM sqlite_master", &tables);
     quern_status status = qn_check_format(store, db, &verdict, &sealed);
     *readable = code != SQLITE_NOTADB && status != QUERN_STORE_CORRUPT;
-    if (*readable) return status;
-    if (qn_was_ours(db)) return QUERN_OK;
+    if (*readable || status == QUERN_OUT_OF_MEMORY) return status;
+    QN_TRY(qn_was_ours(store, db, &ours));
+    if (ours) return QUERN_OK;
     return qn_fail(QUERN_STORE_FOREIGN,
                    "%s: has neither Quern's mark nor a kernel of Quern's that could be saved, so it was left as it is; "
                    "if it was a database of Quern's, remove it",

@@ -65,7 +65,10 @@ quern_status qn_sqlite_export(quern_store *store, const char *file)
     if (error == EEXIST) {
         return qn_fail(QUERN_FILE_ERROR, "'%s' exists and is not overwritten; export to a new name", file);
     }
-    if (error) return qn_fail(QUERN_FILE_ERROR, "'%s' could not be made: %s", file, strerror(error));
+    if (error) {
+        return qn_fail(error == ENOMEM ? QUERN_OUT_OF_MEMORY : QUERN_FILE_ERROR, "'%s' could not be made: %s", file,
+                       strerror(error));
+    }
     qn_put_uri(&uri, file);
     quern_status status = qn_text_check(&uri);
     if (!status) status = copy_into(self, uri.bytes, file);

@@ -133,11 +133,15 @@ quern_status qn_sqlite_open(const qn_sqlite_options *options, quern_store *out)
     if (!store) return qn_fail(QUERN_OUT_OF_MEMORY, "no memory for a store");
     qn_text file = QN_TEXT_INIT;
     qn_path_absolute(options->file, &file);
-    if (file.failed || !file.length) {
+    quern_status status = qn_text_check(&file);
+    if (!status && !file.length) {
+        status = qn_fail(QUERN_STORE_OPEN, "%s: the current directory, from which this path starts, is not known",
+                         options->file);
+    }
+    if (status) {
         free(store);
         qn_text_fini(&file);
-        return qn_fail(QUERN_STORE_OPEN, "%s: the current directory, from which this path starts, is not known",
-                       options->file);
+        return status;
     }
     store->file = file.bytes;
     store->access = options->access;

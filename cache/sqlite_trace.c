@@ -74,30 +74,37 @@ static bool is_row(const unsigned char *page, int at)
 
 // ---- pages
 
-static bool has_rows(sqlite3 *db, unsigned number, int level, int *budget)
+// pages: room for one page of each level.
+static bool has_rows(sqlite3 *db, unsigned char *pages, unsigned number, int level, int *budget)
 {
-    unsigned char *page = level < MOST_LEVELS && number && --*budget >= 0 ? malloc(PAGE) : NULL;
+    unsigned char *page = pages + (size_t)level * PAGE;
     bool found = false;
 
-    if (page && qn_read_raw(db, page, PAGE, (int64_t)(number - 1) * PAGE) && (*page == LEAF || *page == INTERIOR)) {
-        int head = *page == LEAF ? 8 : 12, cells = (int)big_endian(page + 3, 2);
-        for (int i = 0; i < cells && head + 2 * i + 2 <= PAGE && !found; i++) {
-            int at = (int)big_endian(page + head + 2 * i, 2);
-            if (at < head || at + 4 > PAGE) continue;
-            found = *page == LEAF ? is_row(page, at) : has_rows(db, big_endian(page + at, 4), level + 1, budget);
-        }
-        if (!found && *page == INTERIOR) found = has_rows(db, big_endian(page + 8, 4), level + 1, budget);
+    if (level == MOST_LEVELS || !number || --*budget < 0) return false;
+    if (!qn_read_raw(db, page, PAGE, (int64_t)(number - 1) * PAGE) || (*page != LEAF && *page != INTERIOR))
+        return false;
+    int head = *page == LEAF ? 8 : 12, cells = (int)big_endian(page + 3, 2);
+    for (int i = 0; i < cells && head + 2 * i + 2 <= PAGE && !found; i++) {
+        int at = (int)big_endian(page + head + 2 * i, 2);
+        if (at < head || at + 4 > PAGE) continue;
+        found = *page == LEAF ? is_row(page, at) : has_rows(db, pages, big_endian(page + at, 4), level + 1, budget);
     }
-    free(page);
-    return found;
+    return found || (*page == INTERIOR && has_rows(db, pages, big_endian(page + 8, 4), level + 1, budget));
 }
 
-bool qn_was_ours(sqlite3 *db)
+quern_status qn_was_ours(const qn_sqlite *store, sqlite3 *db, bool *ours)
 {
     static const unsigned char mark[4] = {'Q', 'r', 'n', '1'};
     unsigned char header[100];
     int budget = MOST_PAGES;
 
-    if (!qn_read_raw(db, header, sizeof header, 0)) return false;
-    return !memcmp(header + 68, mark, sizeof mark) || has_rows(db, FIRST_PAGE_OF_KERNEL, 0, &budget);
+    *ours = false;
+    if (!qn_read_raw(db, header, sizeof header, 0)) return QUERN_OK;
+    *ours = !memcmp(header + 68, mark, sizeof mark);
+    if (*ours) return QUERN_OK;
+    unsigned char *pages = malloc((size_t)MOST_LEVELS * PAGE);
+    if (!pages) return qn_fail(QUERN_OUT_OF_MEMORY, "%s: no memory for its pages", store->file);
+    *ours = has_rows(db, pages, FIRST_PAGE_OF_KERNEL, 0, &budget);
+    free(pages);
+    return QUERN_OK;
 }

@@ -40,9 +40,11 @@ foreach(label unit gpu simt fault load)
   endforeach()
 endforeach()
 
-# The allocations of the library under test, and the clock that the cache reads, come through these tests.
-target_link_options(fault_memory_test PRIVATE
-  -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc -Wl,--wrap=free)
+# The allocations of the library under test (tests/support/fault_memory.c), and the clock that the cache reads, come
+# through these tests.
+foreach(name memory_test cache_memory_test)
+  target_link_options(fault_${name} PRIVATE -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc -Wl,--wrap=free)
+endforeach()
 target_link_options(fault_resource_test PRIVATE -Wl,--wrap=time)
 
 include(cmake/fuzz.cmake)

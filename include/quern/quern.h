@@ -10,7 +10,7 @@
  * This header is the manual. Read it from the top; stop when you have enough:
  *
  *     1  a complete program             6  launch, arguments by name       11  the host reference
- *     2  rules that hold everywhere     7  softmax_topk, 7.2 gate          12  stores: a cache of your own
+ *     2  rules that hold everywhere     7  softmax_topk, 7.2 … others      12  stores: a cache of your own
  *     3  statuses and messages          8  warm: fill a cache, no GPU      13  kernels of your own, same path
  *     4  open and close                 9  look inside: describe, image    14  counters, log, dumps
  *     5  specs, prepare, workspace     10  specs as text
@@ -740,7 +740,7 @@ typedef struct quern_attention_spec {
     int length_k;         /* 1: length_k[B] is given; paged has it always, varlen never */
     int lse;              /* 1: lse is written */
     int batch_invariant;  /* 1: a sequence's bits do not depend on the others */
-    int64_t kv_split;     /* keys a split, a multiple of 64: long sequences with few queries are cut at its multiples and
+    int64_t kv_split; /* keys a split, a multiple of 64: long sequences with few queries are cut at its multiples and
                              merged in order. Default 0: by the lengths */
 } quern_attention_spec;
 
@@ -751,13 +751,13 @@ typedef struct quern_attention_spec {
 /* Sizes of one launch that are not in the spec. Those that a layout does not have are 0. */
 typedef struct quern_attention_sizes {
     size_t size;
-    int64_t B;          /* sequences */
-    int64_t Sq, Sk;     /* positions a sequence; where they differ (varlen, paged): the most, or 0 for not known. Then
+    int64_t B;       /* sequences */
+    int64_t Sq, Sk;  /* positions a sequence; where they differ (varlen, paged): the most, or 0 for not known. Then
                            they choose the plan, and change no result's accuracy */
-    int64_t Hq, Hkv;    /* heads */
-    int64_t Tq, Tk;     /* ragged: rows of q, varlen: rows of k */
-    int64_t pages;      /* paged: pages there are */
-    int64_t columns;    /* paged: columns of block_table */
+    int64_t Hq, Hkv; /* heads */
+    int64_t Tq, Tk;  /* ragged: rows of q, varlen: rows of k */
+    int64_t pages;   /* paged: pages there are */
+    int64_t columns; /* paged: columns of block_table */
 } quern_attention_sizes;
 
 /* clang-format off */
@@ -972,10 +972,11 @@ struct quern_store {
  * Any CUDA source: the same key, tiers, single flight, modes, loading and log as the built-in kernels. It makes Quern the
  * cache of a runtime that writes kernels of its own. The source defines an extern "C" __global__ function, `entry`.
  *
- * The key is the complete content: source, entry, options, headers, digest, architecture. So what comes from outside has
- * to be in it. An #include is resolved from `headers` only. An option that reads or writes something else (an include
+ * The key is the complete content: source, entry, options, headers, digest, architecture. So what comes from outside
+ * has to be in it. An #include is resolved from `headers` only. An option that reads or writes something else (an include
  * path, a precompiled header, --time, …), or that Quern does not know, is refused unless `digest` says what it depends
- * on: any bytes that change whenever that content changes, for example a hash of the headers' files. */
+ * on: any bytes that change whenever that content changes, for example a hash of the headers' files. The digest stands
+ * for the folders too: with it, include paths are not in the key (but with line information, which has their names). */
 typedef struct quern_header {
     const char *name; /* as in #include "name" or <name> */
     const char *text;

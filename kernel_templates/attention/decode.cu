@@ -18,19 +18,27 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
     const Splits splits = splits_of(p, t);
     if ((i32)blockIdx.y >= splits.ctas) return;
     const Shared s = shared_pieces();
+    // This CTA's splits are neighbours: the ring runs on from one to the next.
+    const i32 begin = first_split(splits, (i32)blockIdx.y), end = first_split(splits, (i32)blockIdx.y + 1);
+    const Inner inner = inner_of(p, t);
+    i32 first, last, unused;
+    Ring ring;
+    keys_of_split(p, t, splits, begin, &first, &unused);
+    keys_of_split(p, t, splits, end - 1, &unused, &last);
+    ring_start(p, t, s, first, last, ring);
 #pragma unroll 1
-    for (i32 i = (i32)blockIdx.y; i < splits.count; i += splits.ctas) {
+    for (i32 i = begin; i < end; i++) {
         State state;
-        i32 first, last;
         state_clear(state);
         keys_of_split(p, t, splits, i, &first, &last);
-        attend(p, t, s, first, last, state);
+        attend(p, t, s, inner, first / KEYS * KEYS, blocks_of(first, last), ring, state);
         gather_sums(s, state);
         if (splits.count == 1)
             store_tile(p, t, state);
         else
             store_part(p, t, i, state);
     }
+    ring_end();
     if (splits.count == 1) return;
     if (is_last(p, t, s, splits)) merge(p, t, splits);
 }

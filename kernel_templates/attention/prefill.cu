@@ -14,8 +14,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
     if (t.rows <= 0) return;
     const Shared s = shared_pieces();
     State state;
+    Ring ring;
     state_clear(state);
-    attend(p, t, s, t.first_key, t.last_key, state);
+    ring_start(p, t, s, t.first_key, t.last_key, ring);
+    attend(p, t, s, inner_of(p, t), ring.first, blocks_of(t.first_key, t.last_key), ring, state);
+    ring_end();
     gather_sums(s, state);
     store_tile(p, t, state);
 }

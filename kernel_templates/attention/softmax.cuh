@@ -11,6 +11,7 @@
 // maximum that stays gives a factor of exactly 1. So a block that a row does not see changes no bit of it.
 #pragma once
 
+#include "../common/convert.cuh"
 #include "../common/numbers.cuh"
 #include "problem.cuh"
 
@@ -166,4 +167,69 @@ QN_DEVICE float lse_of(const attention_params &p, bool seen, float top, float su
 {
     if (!seen || top == -infinity()) return is_nan(sum) ? sum : -infinity();
     return fmaf(top, unit_natural(p), log_natural(sum));
+}
+
+// ---- whole bases: exponents relative to a whole number not below the maximum
+//
+// What is done to sums when the maximum rises is then a change of exponent, exact; and a probability's bits, rounded to 16
+// bits, do not depend on which maximum was known, so that decode and prefill, cut and uncut, agree to the last place.
+// Sums of the rounded probabilities make up for a largest one that is not 1.
+
+// -inf for a row that has seen no score.
+QN_DEVICE float whole_base(float top, float unit)
+{
+    return whole_above(__fmul_rn(top, unit));
+}
+QN_DEVICE float base_or_zero(float base)
+{
+    return base == -infinity() ? 0.f : base;
+}
+
+// 2^e of a whole e up to 127; below 2^-126: 0.
+QN_DEVICE float power_of_two(float e)
+{
+    if (!(e >= -126.f)) return is_nan(e) ? e : 0.f;
+    return __uint_as_float((u32)((i32)e + 127) << 23);
+}
+QN_DEVICE float whole_factor(float before, float base)
+{
+    return power_of_two(__fadd_rn(before, -base_or_zero(base)));
+}
+
+// Scores become probabilities; with LSE the thread's part of each row's sum is added to sum. The product with the unit is
+// fused into the difference unless it is so large that its own rounding counts.
+template <int kTiles>
+QN_DEVICE void whole_exponentials(float (&x)[kTiles][4], const float (&bases)[2], float unit, float (&sum)[2])
+{
+    float base[2] = {base_or_zero(bases[0]), base_or_zero(bases[1])};
+    if (QN_UNLIKELY(__any_sync(kFullMask, !(fabsf(base[0]) < 0x1p21f && fabsf(base[1]) < 0x1p21f)))) {
+#pragma unroll
+        for (i32 j = 0; j < kTiles; j++)
+#pragma unroll
+            for (i32 i = 0; i < 4; i++) x[j][i] = __fadd_rn(__fmul_rn(x[j][i], unit), -base[i / 2]);
+        unit = 1.f, base[0] = base[1] = 0.f;
+    }
+#pragma unroll
+    for (i32 j = 0; j < kTiles; j++)
+#pragma unroll
+        for (i32 i = 0; i < 4; i++) {
+            x[j][i] = ex2_ftz(fmaf(x[j][i], unit, -base[i / 2]));
+            if constexpr (LSE) sum[i / 2] += x[j][i];
+        }
+}
+
+// What a row's sums are multiplied with at its end. total: of the rounded probabilities.
+QN_DEVICE float whole_weight(const attention_params &p, bool seen, i32 head, float base, float total)
+{
+    if (!seen) return 0.f;
+    if constexpr (SINK) total += ex2(__fadd_rn(__fmul_rn(__ldg(p.sink + head), kLog2E), -base_or_zero(base)));
+    return 1.f / total;
+}
+
+constexpr float kLn2Rest = -1.904654323148236e-9f; // ln 2 - kLn2
+
+QN_DEVICE float whole_lse(bool seen, float base, float sum)
+{
+    if (!seen || base == -infinity()) return is_nan(sum) ? sum : -infinity();
+    return fmaf(base, kLn2, fmaf(base, kLn2Rest, log_natural(sum)));
 }

@@ -2,15 +2,16 @@
 // Splits of a tile's keys: which there are, a split's part in the workspace, and the merge by whoever ends last.
 //
 //   workspace  ATTENTION_TICKETS words, 0 between launches (a ticket wraps to 0 by itself, so that a captured graph may be
-//              replayed), then for each tile that may be cut and each split: [ROWS] of (top, sum), [ROWS][DV] sums of p · v
+//              replayed), then for each tile that may be cut and each split: [ROWS] of (base, total, sum, -), [ROWS][DV] sums
+//              of p · v: a state of tile.cuh
 //
 // Splits begin at multiples of p.split, whatever the batch; parts are added in the order of their keys. A split that a
-// row does not see has top -inf and adds exactly nothing.
+// row does not see has base -inf and adds exactly nothing.
 #pragma once
 
 #include "tile.cuh"
 
-constexpr i32 kPartFloats = ROWS * (DV + 2);
+constexpr i32 kPartFloats = ROWS * (DV + 4);
 
 struct Splits {
     i32 first; // number of the first one
@@ -27,6 +28,12 @@ QN_DEVICE Splits splits_of(const attention_params &p, const Tile &t)
     if (count > p.split_most) return s;
     s.first = first, s.count = count, s.ctas = min(count, p.split_ctas);
     return s;
+}
+
+// The first of the splits of CTA `cta`.
+QN_DEVICE i32 first_split(const Splits &s, i32 cta)
+{
+    return (i32)((i64)cta * s.count / s.ctas);
 }
 
 // Keys of split i of a tile, as far as some row sees them.
@@ -62,8 +69,9 @@ QN_DEVICE void store_part(const attention_params &p, const Tile &t, i32 split, c
             const i32 row = thread_row(m) + 8 * half;
             if (row >= t.rows) continue;
             if (warp_part() == 0 && lane_index() % 4 == 0)
-                part[2 * row] = state.top[m][half], part[2 * row + 1] = state.sum[m][half];
-            float *out = part + 2 * ROWS + row * DV;
+                *reinterpret_cast<float4 *>(part + 4 * row) =
+                    make_float4(state.base[m][half], state.total[m][2 * half], state.sum[m][half], 0.f);
+            float *out = part + 4 * ROWS + row * DV;
 #pragma unroll
             for (i32 j = 0; j < kOutTiles; j++)
 #pragma unroll
@@ -93,37 +101,39 @@ QN_DEVICE bool is_last(const attention_params &p, const Tile &t, const Shared &s
 
 // ---- merge: a warp a row, two columns a lane at a time
 
-QN_DEVICE float top_of_parts(const attention_params &p, const Tile &t, const Splits &splits, i32 row)
+QN_DEVICE float base_of_parts(const attention_params &p, const Tile &t, const Splits &splits, i32 row)
 {
-    float top = -infinity();
-    for (i32 i = lane_index(); i < splits.count; i += kWarp) top = fmaxf(top, load_l2(part_of(p, t, i) + 2 * row));
+    float base = -infinity();
+    for (i32 i = lane_index(); i < splits.count; i += kWarp) base = fmaxf(base, load_l2(part_of(p, t, i) + 4 * row));
 #pragma unroll
-    for (i32 distance = kWarp / 2; distance; distance /= 2) top = fmaxf(top, __shfl_xor_sync(kFullMask, top, distance));
-    return top;
+    for (i32 distance = kWarp / 2; distance; distance /= 2)
+        base = fmaxf(base, __shfl_xor_sync(kFullMask, base, distance));
+    return base;
 }
 
 QN_DEVICE void merge_row(const attention_params &p, const Tile &t, const Splits &splits, i32 row)
 {
     constexpr i32 kPairs = (DV + 2 * kWarp - 1) / (2 * kWarp);
-    const float unit = unit_log2(p), top = top_of_parts(p, t, splits, row), base = base_of(top, unit);
-    float out[kPairs][2] = {}, sum = 0.f;
-#pragma unroll 2
+    const float base = base_of_parts(p, t, splits, row);
+    float out[kPairs][2] = {}, total = 0.f, sum = 0.f;
+#pragma unroll 4
     for (i32 i = 0; i < splits.count; i++) {
         const float *part = part_of(p, t, i);
-        const float factor = ex2_ftz(__fadd_rn(__fmul_rn(load_l2(part + 2 * row), unit), -base));
-        sum = fmaf(load_l2(part + 2 * row + 1), factor, sum);
+        const float factor = whole_factor(load_l2(part + 4 * row), base);
+        total = fmaf(load_l2(part + 4 * row + 1), factor, total);
+        if constexpr (LSE) sum = fmaf(load_l2(part + 4 * row + 2), factor, sum);
 #pragma unroll
         for (i32 j = 0; j < kPairs; j++) {
             const i32 column = 2 * (lane_index() + kWarp * j);
             if (DV % (2 * kWarp) && column >= DV) continue;
-            const u64 pair = load_l2(reinterpret_cast<const u64 *>(part + 2 * ROWS + row * DV + column));
+            const u64 pair = load_l2(reinterpret_cast<const u64 *>(part + 4 * ROWS + row * DV + column));
             out[j][0] = fmaf(__uint_as_float((u32)(pair & 0xFFFFFFFFu)), factor, out[j][0]);
             out[j][1] = fmaf(__uint_as_float((u32)(pair >> 32)), factor, out[j][1]);
         }
     }
     const Limits limits = limits_of(p, t, row);
     const bool seen = is_seen(limits, 0);
-    const float weight = weight_of_row(p, seen, head_of_row(p, t, row), top, sum);
+    const float weight = whole_weight(p, seen, head_of_row(p, t, row), base, total);
     u16 *to = out_row(p, t, row);
 #pragma unroll
     for (i32 j = 0; j < kPairs; j++) {
@@ -131,7 +141,7 @@ QN_DEVICE void merge_row(const attention_params &p, const Tile &t, const Splits 
         if (DV % (2 * kWarp) && column >= DV) continue;
         store_pair(to + column, p.aligned & 8, seen ? out[j][0] * weight : 0.f, seen ? out[j][1] * weight : 0.f);
     }
-    if (LSE && lane_index() == 0) *lse_of_row(p, t, row) = lse_of(p, seen, top, sum);
+    if (LSE && lane_index() == 0) *lse_of_row(p, t, row) = whole_lse(seen, base, sum);
 }
 
 QN_DEVICE void merge(const attention_params &p, const Tile &t, const Splits &splits)

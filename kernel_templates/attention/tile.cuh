@@ -4,7 +4,8 @@
 //   ring     SLOTS slots of shared memory take blocks k0, v0, k1, v1, … (k0, k1, … with ALIAS) by cp.async; a block is
 //            loaded SLOTS - 1 blocks ahead
 //   scores   x = q · k of 16 rows and KEYS / COLUMNS keys a warp, q and k by ldmatrix
-//   softmax  running maximum (over COLUMNS warps through shared memory), probabilities rounded to 16 bits
+//   softmax  running maximum (over COLUMNS warps through shared memory), probabilities rounded to 16 bits; the base that
+//            exponents are relative to is a whole number not below the maximum
 //   values   out += p · v of 16 rows and 1 / COLUMNS of the columns a warp; p stays in registers when COLUMNS is 1
 //
 // Warp w has rows w / COLUMNS and part w % COLUMNS. Barriers: one a block, which says that the block has landed and that
@@ -76,11 +77,12 @@ QN_DEVICE i32 thread_row(i32 tile)
     return warp_row(tile) + lane_index() / 4;
 }
 
-// What a thread keeps of its rows.
+// What a thread keeps of its rows. Everything is relative to 2^base.
 struct State {
     float out[kRowTiles][kOutTiles][2][4]; // sums of p · v: two tiles of 8 columns side by side
-    float top[kRowTiles][2];               // largest score so far
-    float sum[kRowTiles][2];               // of p, this thread's part
+    float total[kRowTiles][4]; // sums of p as rounded for the product: [0] of the first row, [2] of the second
+    float base[kRowTiles][2];  // -inf while no score was seen
+    float sum[kRowTiles][2];   // LSE: sums of p not rounded, this thread's part
 };
 
 QN_DEVICE void state_clear(State &state)
@@ -88,7 +90,9 @@ QN_DEVICE void state_clear(State &state)
 #pragma unroll
     for (i32 m = 0; m < kRowTiles; m++) {
 #pragma unroll
-        for (i32 half = 0; half < 2; half++) state.top[m][half] = -infinity(), state.sum[m][half] = 0.f;
+        for (i32 half = 0; half < 2; half++) state.base[m][half] = -infinity(), state.sum[m][half] = 0.f;
+#pragma unroll
+        for (i32 i = 0; i < 4; i++) state.total[m][i] = 0.f;
 #pragma unroll
         for (i32 j = 0; j < kOutTiles; j++) {
 #pragma unroll
@@ -107,6 +111,8 @@ QN_DEVICE void multiply(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
     else
         mma_m16n8k16_f32_f16(d, a, b, d);
 }
+
+constexpr u32 kOnes = IN == 3 ? 0x3F803F80u : 0x3C003C00u; // two ones
 
 QN_DEVICE u32 pack(float low, float high)
 {
@@ -164,7 +170,7 @@ QN_DEVICE void probability_operand(const Shared &s, const float (&x)[kRowTiles][
     }
 }
 
-// out[16 rows, 16 columns] += p · v
+// out[16 rows, 16 columns] += p · v, total += p · 1
 QN_DEVICE void value_tiles(const Shared &s, const unsigned char *values, const float (&x)[kRowTiles][kKeyTiles][4],
                            State &state)
 {
@@ -174,7 +180,10 @@ QN_DEVICE void value_tiles(const Shared &s, const unsigned char *values, const f
     for (i32 step = 0; step < KEYS / 16; step++) {
         u32 a[kRowTiles][4];
 #pragma unroll
-        for (i32 m = 0; m < kRowTiles; m++) probability_operand(s, x, m, step, a[m]);
+        for (i32 m = 0; m < kRowTiles; m++) {
+            probability_operand(s, x, m, step, a[m]);
+            multiply(state.total[m], a[m], kOnes, kOnes);
+        }
 #pragma unroll
         for (i32 j = 0; j < kOutTiles; j++) {
             if (kOutTiles * COLUMNS * 16 != kDVPadded && (part * kOutTiles + j) * 16 >= kDVPadded) break;
@@ -231,6 +240,8 @@ QN_DEVICE void rescale(State &state, i32 m, const float (&factor)[2])
 {
     if (!__any_sync(kFullMask, factor[0] != 1.f || factor[1] != 1.f)) return;
 #pragma unroll
+    for (i32 i = 0; i < 4; i++) state.total[m][i] *= factor[i / 2];
+#pragma unroll
     for (i32 half = 0; half < 2; half++) state.sum[m][half] *= factor[half];
 #pragma unroll
     for (i32 j = 0; j < kOutTiles; j++)
@@ -238,7 +249,7 @@ QN_DEVICE void rescale(State &state, i32 m, const float (&factor)[2])
         for (i32 i = 0; i < 8; i++) state.out[m][j][i / 4][i % 4] *= factor[i % 4 / 2];
 }
 
-// Scores of a block to probabilities; the state's sums are brought to the new maxima.
+// Scores of a block to probabilities; the state's sums are brought to the new bases.
 QN_DEVICE void soften(const attention_params &p, const Shared &s, float (&x)[kRowTiles][kKeyTiles][4], State &state)
 {
     const float unit = unit_log2(p);
@@ -251,12 +262,12 @@ QN_DEVICE void soften(const attention_params &p, const Shared &s, float (&x)[kRo
         float factor[2];
 #pragma unroll
         for (i32 half = 0; half < 2; half++) {
-            const float top = fmaxf(state.top[m][half], most[m][half]);
-            factor[half] = factor_of(state.top[m][half], top, unit);
-            state.top[m][half] = top;
+            const float base = fmaxf(state.base[m][half], whole_base(most[m][half], unit));
+            factor[half] = whole_factor(state.base[m][half], base);
+            state.base[m][half] = base;
         }
         rescale(state, m, factor);
-        exponentials(x[m], state.top[m], unit, state.sum[m]);
+        whole_exponentials(x[m], state.base[m], unit, state.sum[m]);
     }
     share_probabilities(s, x);
 }
@@ -317,24 +328,34 @@ QN_DEVICE void score_block(const attention_params &p, const Tile &t, const Inner
     }
 }
 
-// Adds keys first_key … last_key - 1 (as far as each row sees them) to the state. The queries are loaded along with the
-// first block; every thread of the CTA comes here.
-QN_DEVICE void attend(const attention_params &p, const Tile &t, const Shared &s, i32 first_key, i32 last_key,
-                      State &state)
+// Keys first_key … last_key - 1, of which a first block may begin earlier.
+QN_DEVICE i32 blocks_of(i32 first_key, i32 last_key)
 {
-    Ring ring = {first_key / KEYS * KEYS, 0, 0, 0, 0};
-    const i32 blocks = last_key > first_key ? ceil_div(last_key - ring.first, KEYS) : 0;
-    ring.count = blocks * kBlocksOfKeys;
-    const Inner inner = inner_of(p, t);
+    return last_key > first_key ? ceil_div(last_key - first_key / KEYS * KEYS, KEYS) : 0;
+}
+
+// Sends for the queries and the first blocks. Every thread of the CTA comes here and to each block.
+QN_DEVICE void ring_start(const attention_params &p, const Tile &t, const Shared &s, i32 first_key, i32 last_key,
+                          Ring &ring)
+{
+    ring.first = first_key / KEYS * KEYS;
+    ring.count = blocks_of(first_key, last_key) * kBlocksOfKeys;
+    ring.loaded = ring.fill = ring.use = 0;
     load_queries(p, t, s.queries);
 #pragma unroll
     for (i32 i = 0; i < SLOTS - 1; i++) load_next(p, t, s, ring);
+}
+
+// Adds the next `blocks` blocks of the ring, the first of which begins at key `begin`, to the state.
+QN_DEVICE void attend(const attention_params &p, const Tile &t, const Shared &s, const Inner &inner, i32 begin,
+                      i32 blocks, Ring &ring, State &state)
+{
 #pragma unroll 1
     for (i32 block = 0; block < blocks; block++) {
         float x[kRowTiles][kKeyTiles][4];
         const unsigned char *slot = next_block(p, t, s, ring);
         score_tiles(s, slot, x);
-        score_block(p, t, inner, ring.first + block * KEYS, x);
+        score_block(p, t, inner, begin + block * KEYS, x);
         soften(p, s, x, state);
         if constexpr (!ALIAS)
             slot = next_block(p, t, s, ring);
@@ -342,22 +363,28 @@ QN_DEVICE void attend(const attention_params &p, const Tile &t, const Shared &s,
             __syncthreads();
         value_tiles(s, slot, x, state);
     }
-    cp_async_wait_all();
-    __syncthreads(); // all of shared memory is free again
 }
 
-// Sums over all lanes and warps of a row, in a fixed order. Holds a barrier if there are several warps.
+// Every copy has landed, also those that nobody waited for.
+QN_DEVICE void ring_end()
+{
+    cp_async_wait_all();
+}
+
+// LSE: sums over all lanes and warps of a row, in a fixed order. Holds a barrier if there are several warps.
 QN_DEVICE void gather_sums(const Shared &s, State &state)
 {
+    if constexpr (LSE) {
 #pragma unroll
-    for (i32 m = 0; m < kRowTiles; m++)
+        for (i32 m = 0; m < kRowTiles; m++)
 #pragma unroll
-        for (i32 half = 0; half < 2; half++) {
-            state.sum[m][half] = quad_sum(state.sum[m][half]);
-            if (COLUMNS > 1 && lane_index() % 4 == 0)
-                s.sums[warp_part() * ROWS + thread_row(m) + 8 * half] = state.sum[m][half];
-        }
-    if constexpr (COLUMNS > 1) {
+            for (i32 half = 0; half < 2; half++) {
+                state.sum[m][half] = quad_sum(state.sum[m][half]);
+                if (COLUMNS > 1 && lane_index() % 4 == 0)
+                    s.sums[warp_part() * ROWS + thread_row(m) + 8 * half] = state.sum[m][half];
+            }
+    }
+    if constexpr (LSE && COLUMNS > 1) {
         __syncthreads();
 #pragma unroll
         for (i32 m = 0; m < kRowTiles; m++)
@@ -394,8 +421,8 @@ QN_DEVICE void store_tile(const attention_params &p, const Tile &t, const State 
             const i32 row = thread_row(m) + 8 * half;
             if (row >= t.rows) continue;
             const bool seen = is_seen(limits, half);
-            const float top = state.top[m][half], sum = state.sum[m][half];
-            const float weight = weight_of_row(p, seen, head_of_row(p, t, row), top, sum);
+            const float base = state.base[m][half];
+            const float weight = whole_weight(p, seen, head_of_row(p, t, row), base, state.total[m][2 * half]);
             u16 *to = out_row(p, t, row);
 #pragma unroll
             for (i32 j = 0; j < kOutTiles; j++)
@@ -406,7 +433,8 @@ QN_DEVICE void store_tile(const attention_params &p, const Tile &t, const State 
                     const float *o = &state.out[m][j][side][2 * half];
                     store_pair(to + column, p.aligned & 8, seen ? o[0] * weight : 0.f, seen ? o[1] * weight : 0.f);
                 }
-            if (LSE && warp_part() == 0 && lane_index() % 4 == 0) *lse_of_row(p, t, row) = lse_of(p, seen, top, sum);
+            if (LSE && warp_part() == 0 && lane_index() % 4 == 0)
+                *lse_of_row(p, t, row) = whole_lse(seen, base, state.sum[m][half]);
         }
     }
 }

@@ -65,7 +65,7 @@ QN_DEVICE void attend_first(const attention_params &p, const Blocks &blocks, con
                             Counts &n, Running &r, float (&out)[kFirstColumns / 2])
 {
     float x[KEYS / 2], factor[2];
-    u32 probabilities[KEYS / 16][4];
+    u32 probabilities[KEYS / 16][4], next[KEYS / 16][4];
     running_clear(r);
     wait_phase(s.query_full, n.tiles++);
     begin_scores(s, 0, n.keys, x);
@@ -73,14 +73,15 @@ QN_DEVICE void attend_first(const attention_params &p, const Blocks &blocks, con
     wgmma_fence_operand(x);
     release_keys(s, n.keys++);
     soften(p, seen, blocks.first, x, r, factor);
+    pack_probabilities(x, next, r.total);
     factor[0] = factor[1] = 1.f; // there is no output yet
+    put_factors(s, n.steps, factor);
+    put_probabilities(s, n.steps, next);
 #pragma unroll 1
     for (i32 j = 1; j < blocks.count; j++) {
         end_first_values(s, n, j > 1, out);
         rescale(out, factor);
-        pack_probabilities(x, probabilities);
-        put_factors(s, n.steps, factor);
-        put_probabilities(s, n.steps, probabilities);
+        copy_probabilities(next, probabilities);
         begin_scores(s, 0, n.keys, x);
         begin_first_values(s, n, probabilities, j > 1, out);
         wgmma_wait_group<1>();
@@ -88,13 +89,14 @@ QN_DEVICE void attend_first(const attention_params &p, const Blocks &blocks, con
         release_keys(s, n.keys++);
         warp_arrive(s.probability_full + n.steps++ % 2);
         soften(p, seen, blocks.first + j * KEYS, x, r, factor);
+        pack_probabilities(x, next, r.total);
+        put_factors(s, n.steps, factor);
+        put_probabilities(s, n.steps, next);
     }
     warp_arrive(s.query_empty);
     end_first_values(s, n, blocks.count > 1, out);
     rescale(out, factor);
-    pack_probabilities(x, probabilities);
-    put_factors(s, n.steps, factor);
-    put_probabilities(s, n.steps, probabilities);
+    copy_probabilities(next, probabilities);
     warp_arrive(s.probability_full + n.steps++ % 2);
     begin_first_values(s, n, probabilities, blocks.count > 1, out);
     end_first_values(s, n, true, out);

@@ -120,16 +120,17 @@ QN_DEVICE void release_keys(const Pieces &s, u32 number)
 
 // ---- softmax
 
-// What a thread keeps of its two rows.
+// What a thread keeps of its two rows. Sums are this thread's parts, relative to 2^base.
 struct Running {
-    float top[2]; // largest score so far
-    float sum[2]; // of p, this thread's part, relative to the top
+    float base[2];  // -inf while no score was seen
+    float total[2]; // of p as rounded for the product
+    float sum[2];   // LSE: of p not rounded
 };
 
 QN_DEVICE void running_clear(Running &r)
 {
-    r.top[0] = r.top[1] = -infinity();
-    r.sum[0] = r.sum[1] = 0.f;
+    r.base[0] = r.base[1] = -infinity();
+    r.total[0] = r.total[1] = r.sum[0] = r.sum[1] = 0.f;
 }
 
 // A row group's rows, and which keys they see.
@@ -151,21 +152,17 @@ QN_DEVICE Seen seen_of(const attention_params &p, const Tile &t, i32 row_group)
     return seen;
 }
 
-// Exponentials of scores, with one rounding: the subtrahend is the same for a row's every score and what its sums are
-// relative to, so that its own rounding cancels.
-QN_DEVICE void exponentials_fused(float (&x)[KEYS / 8][4], const float (&top)[2], float unit, float (&sum)[2])
+// The largest score of each row, in every lane of the row. A NaN is passed over. Four maxima a row at first: a single one
+// would be a chain of instructions that wait for each other.
+QN_DEVICE void max_of_block(const float (&x)[KEYS / 8][4], float (&most)[2])
 {
-    const float base[2] = {base_of(top[0], unit), base_of(top[1], unit)};
-    float parts[2][2] = {{0.f, 0.f}, {0.f, 0.f}};
 #pragma unroll
-    for (i32 j = 0; j < KEYS / 8; j++)
+    for (i32 half = 0; half < 2; half++) {
+        float m[4] = {-infinity(), -infinity(), -infinity(), -infinity()};
 #pragma unroll
-        for (i32 i = 0; i < 4; i++) {
-            x[j][i] = ex2_ftz(fmaf(x[j][i], unit, -base[i / 2]));
-            parts[i / 2][i % 2] += x[j][i];
-        }
-#pragma unroll
-    for (i32 half = 0; half < 2; half++) sum[half] += parts[half][0] + parts[half][1];
+        for (i32 j = 0; j < KEYS / 8; j++) m[j % 4] = fmaxf(m[j % 4], fmaxf(x[j][2 * half], x[j][2 * half + 1]));
+        most[half] = quad_max(fmaxf(fmaxf(m[0], m[1]), fmaxf(m[2], m[3])));
+    }
 }
 
 // Scores of the block at `key` become probabilities; factor: for sums so far.
@@ -181,24 +178,47 @@ QN_DEVICE void soften(const attention_params &p, const Seen &seen, i32 key, floa
     if (key < seen.inner.first || key + KEYS > seen.inner.last)
         mask_scores(x, seen.limits, key + 2 * (lane_index() % 4));
     float most[2];
-    max_of_scores(x, most);
+    max_of_block(x, most);
 #pragma unroll
     for (i32 half = 0; half < 2; half++) {
-        const float top = fmaxf(r.top[half], most[half]);
-        factor[half] = factor_of(r.top[half], top, unit);
-        r.top[half] = top;
-        r.sum[half] *= factor[half];
+        const float base = fmaxf(r.base[half], whole_base(most[half], unit));
+        factor[half] = whole_factor(r.base[half], base);
+        r.base[half] = base;
+        r.total[half] *= factor[half];
+        if constexpr (LSE) r.sum[half] *= factor[half];
     }
-    exponentials_fused(x, r.top, unit, r.sum);
+    whole_exponentials(x, r.base, unit, r.sum);
 }
 
-// Probabilities as the operand of the next product.
-QN_DEVICE void pack_probabilities(const float (&x)[KEYS / 2], u32 (&p)[KEYS / 16][4])
+// The two halves of a word of probabilities, as numbers.
+QN_DEVICE float low_value(u32 pair)
 {
+    return IN == 3 ? __uint_as_float(pair << 16) : f32_from_f16((u16)(pair & 0xFFFFu));
+}
+QN_DEVICE float high_value(u32 pair)
+{
+    return IN == 3 ? __uint_as_float(pair & 0xFFFF0000u) : f32_from_f16((u16)(pair >> 16));
+}
+
+// Probabilities as the operand of the next product; what was rounded away does not count in the totals either.
+QN_DEVICE void pack_probabilities(const float (&x)[KEYS / 2], u32 (&p)[KEYS / 16][4], float (&total)[2])
+{
+    float parts[2][2] = {{0.f, 0.f}, {0.f, 0.f}};
 #pragma unroll
     for (i32 step = 0; step < KEYS / 16; step++)
 #pragma unroll
-        for (i32 i = 0; i < 4; i++) p[step][i] = pack(x[8 * step + 2 * i], x[8 * step + 2 * i + 1]);
+        for (i32 i = 0; i < 4; i++) {
+            p[step][i] = pack(x[8 * step + 2 * i], x[8 * step + 2 * i + 1]);
+            parts[i % 2][0] += low_value(p[step][i]), parts[i % 2][1] += high_value(p[step][i]);
+        }
+#pragma unroll
+    for (i32 half = 0; half < 2; half++) total[half] += parts[half][0] + parts[half][1];
+}
+
+QN_DEVICE void copy_probabilities(const u32 (&from)[KEYS / 16][4], u32 (&to)[KEYS / 16][4])
+{
+#pragma unroll
+    for (i32 i = 0; i < KEYS / 4; i++) to[i / 4][i % 4] = from[i / 4][i % 4];
 }
 
 template <i32 kCount> QN_DEVICE void rescale(float (&out)[kCount], const float (&factor)[2])
@@ -269,8 +289,8 @@ QN_DEVICE void finish_rows(const attention_params &p, const Tile &t, const Seen 
     for (i32 half = 0; half < 2; half++) {
         const i32 row = seen.row + 8 * half, at = min(row, t.rows - 1);
         const bool sees = is_seen(seen.limits, half);
-        const float sum = quad_sum(r.sum[half]);
-        weight[half] = weight_of_row(p, sees, head_of_row(p, t, at), r.top[half], sum);
-        if (LSE && row < t.rows && lane_index() % 4 == 0) *lse_of_row(p, t, row) = lse_of(p, sees, r.top[half], sum);
+        const float total = quad_sum(r.total[half]), sum = LSE ? quad_sum(r.sum[half]) : 0.f;
+        weight[half] = whole_weight(p, sees, head_of_row(p, t, at), r.base[half], total);
+        if (LSE && row < t.rows && lane_index() % 4 == 0) *lse_of_row(p, t, row) = whole_lse(sees, r.base[half], sum);
     }
 }

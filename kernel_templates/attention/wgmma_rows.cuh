@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A computing group that has 64 rows for itself (COLUMNS 1), tile after tile. While the tensor cores work on the scores of
-// a block and the output of the block before, the group's own arithmetic is the softmax of the former; the groups take
-// turns in giving work to the tensor cores, so that one group's softmax falls into another's products.
+// a block and the output of the block before, the group's own arithmetic is the softmax of the former. Where all groups
+// have the same blocks they take turns in giving work to the tensor cores, so that one group's softmax falls into
+// another's products; under a causal limit, where blocks differ, turns cost more than they bring.
 #pragma once
 
 #include "wgmma_math.cuh"
 
-constexpr bool kTurns = kGroups > 1;
+constexpr bool kTurns = kGroups > 1 && !WINDOW_RIGHT;
 
 // Barriers 1 … kGroups: the turn of each group.
 QN_DEVICE void turn_wait(i32 group)
@@ -49,7 +50,7 @@ QN_DEVICE void attend_rows(const attention_params &p, const Blocks &blocks, cons
                            const Seen &seen, Counts &n, Running &r, float (&out)[DV / 2])
 {
     float x[KEYS / 2], factor[2];
-    u32 probabilities[KEYS / 16][4];
+    u32 probabilities[KEYS / 16][4], next[KEYS / 16][4];
     running_clear(r);
     wait_phase(s.query_full, n.tiles++);
     begin_scores(s, group, n.keys, x);
@@ -57,12 +58,13 @@ QN_DEVICE void attend_rows(const attention_params &p, const Blocks &blocks, cons
     wgmma_fence_operand(x);
     release_keys(s, n.keys++);
     soften(p, seen, blocks.first, x, r, factor);
+    pack_probabilities(x, next, r.total);
     factor[0] = factor[1] = 1.f; // there is no output yet
 #pragma unroll 1
     for (i32 j = 1; j < blocks.count; j++) {
         end_values(s, n, j > 1, out);
         rescale(out, factor);
-        pack_probabilities(x, probabilities);
+        copy_probabilities(next, probabilities);
         turn_wait(group);
         begin_scores(s, group, n.keys, x);
         begin_values(s, n, probabilities, j > 1, out);
@@ -71,11 +73,12 @@ QN_DEVICE void attend_rows(const attention_params &p, const Blocks &blocks, cons
         wgmma_fence_operand(x);
         release_keys(s, n.keys++);
         soften(p, seen, blocks.first + j * KEYS, x, r, factor);
+        pack_probabilities(x, next, r.total);
     }
     warp_arrive(s.query_empty);
     end_values(s, n, blocks.count > 1, out);
     rescale(out, factor);
-    pack_probabilities(x, probabilities);
+    copy_probabilities(next, probabilities);
     begin_values(s, n, probabilities, blocks.count > 1, out);
     end_values(s, n, true, out);
 }

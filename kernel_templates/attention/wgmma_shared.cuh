@@ -27,8 +27,8 @@ constexpr i32 kGroups = THREADS / kGroupThreads - 1; // that compute
 constexpr i32 kRowGroups = COLUMNS == 1 ? kGroups : 1;
 constexpr i32 kStages = SLOTS / 2;
 // Registers a thread: 64 Ki in all, of which the loading group needs few.
-constexpr int kLoaderRegisters = kGroups == 3 ? 32 : 24;
-constexpr int kComputerRegisters = kGroups == 3 ? 160 : 240;
+constexpr int kLoaderRegisters = kGroups == 3 ? 32 : 40;
+constexpr int kComputerRegisters = kGroups == 3 ? 160 : 232;
 constexpr i32 kChunks = (D + 63) / 64, kValueChunks = (DV + 63) / 64;
 constexpr i32 kKeyPieces = kChunks > 1 ? COLUMNS : 1, kValuePieces = COLUMNS;
 

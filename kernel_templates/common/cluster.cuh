@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exchange between the CTAs of a cluster (sm_90). A cluster barrier is two halves: arrive says "my stores are done",
-// wait "so are everyone's".
+// wait "so are everyone's". Quicker where the receiver knows how much will come: cluster_send and an mbarrier.
 #pragma once
 
+#include "mbarrier.cuh"
+#include "send.cuh"
 #include "warp.cuh"
 
 QN_DEVICE void cluster_sync()
@@ -19,5 +21,16 @@ template <int kCluster> QN_DEVICE void cluster_broadcast(uint4 *to, const uint4 
     for (u32 peer = threadIdx.x / kWarp; peer < kCluster; peer += THREADS / kWarp) {
         uint4 *there = cluster_map(to, peer);
         for (u32 i = lane; i < vectors; i += kWarp) there[i] = from[i];
+    }
+}
+
+// The same copy, counted on the mbarrier at the place `bar` of every CTA: 16 * vectors bytes each.
+template <int kCluster> QN_DEVICE void cluster_send(uint4 *to, const uint4 *from, u32 vectors, u64 *bar)
+{
+    const u32 lane = threadIdx.x % kWarp;
+#pragma unroll 1
+    for (u32 peer = threadIdx.x / kWarp; peer < kCluster; peer += THREADS / kWarp) {
+#pragma unroll 1
+        for (u32 i = lane; i < vectors; i += kWarp) st_async(to + i, from[i], bar, peer);
     }
 }

@@ -15,7 +15,7 @@
 #ifndef QN_MODEL
 
 // ---- shared memory: one dynamic buffer, cut in the order of the declarations. QN_SHARED_FIRST opens a scope of
-// declarations at offset 0; declaring the same pieces in the same order elsewhere names the same memory.
+// declarations at offset 0, QN_SHARED_FROM at another; declaring the same pieces in the same order elsewhere names the same memory.
 extern __shared__ __align__(1024) unsigned char qn_raw[];
 
 template <class T> QN_DEVICE T *qn_take(u32 &at, u32 count)
@@ -26,6 +26,7 @@ template <class T> QN_DEVICE T *qn_take(u32 &at, u32 count)
     return piece;
 }
 #define QN_SHARED_FIRST                    u32 qn_at = 0
+#define QN_SHARED_FROM(offset)             u32 qn_at = offset
 #define QN_SHARED(Type, name)              Type &name = *qn_take<Type>(qn_at, 1)
 #define QN_SHARED_ARRAY(Type, name, count) Type *name = qn_take<Type>(qn_at, count)
 
@@ -89,6 +90,14 @@ QN_DEVICE u32 atomic_count_shared(u32 *word, u32 nonzero)
                  : "r"((u32)__cvta_generic_to_shared(word)), "r"(nonzero)
                  : "memory");
     return before;
+}
+
+// mov %lanemask_lt: a bit for each lane below this one. Read once and kept: the compiler doesn't make it again. All.
+QN_DEVICE u32 lane_mask_below()
+{
+    u32 mask;
+    asm volatile("mov.u32 %0, %%lanemask_lt;" : "=r"(mask));
+    return mask;
 }
 
 // Natural logarithm, within 1 ulp, subnormals kept (the compiler's own sequence, lg2 and a polynomial). All.
@@ -164,6 +173,28 @@ QN_DEVICE bool either_not_less_f16x2(u32 a, u32 b)
     return y != 0;
 }
 
+// set.geu.u32.bf16x2: 0xFFFF in each half of a that is >= that half of b, or where one of the two is NaN; 0 in others.
+// sm_90; two f32 compares before.
+QN_DEVICE u32 not_less_mask_bf16x2(u32 a, u32 b)
+{
+    if constexpr (QN_ARCH >= 90) {
+        u32 y;
+        asm("set.geu.u32.bf16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+        return y;
+    } else {
+        return (__uint_as_float(a << 16) < __uint_as_float(b << 16) ? 0u : 0xFFFFu) |
+               (__uint_as_float(a & 0xFFFF0000u) < __uint_as_float(b & 0xFFFF0000u) ? 0u : 0xFFFF0000u);
+    }
+}
+
+// set.geu.u32.f16x2: the same for f16. sm_53.
+QN_DEVICE u32 not_less_mask_f16x2(u32 a, u32 b)
+{
+    u32 y;
+    asm("set.geu.u32.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+    return y;
+}
+
 // ---- memory
 
 // ld.global.cg: from L2, past an L1 that other CTAs' stores do not reach. All.
@@ -180,6 +211,17 @@ QN_DEVICE float load_l2(const float *word)
     return __ldcg(word);
 }
 
+// ld.global.cs.v4.u32: what is read once; it leaves the caches first. It stays where it is written between other work,
+// where __ldcs may be moved. All.
+QN_DEVICE uint4 load_streaming(const uint4 *vector)
+{
+    uint4 v;
+    asm volatile("ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(vector));
+    return v;
+}
+
 // ld.global.nc.L1::no_allocate.v4.u32: what is read once, past L1. All.
 QN_DEVICE uint4 load_once(const uint4 *vector)
 {
@@ -190,7 +232,7 @@ QN_DEVICE uint4 load_once(const uint4 *vector)
     return v;
 }
 
-// ld.relaxed.gpu.global.v4.u32: four words that other CTAs may be storing; each is as one of them left it. sm_70.
+// ld.relaxed.gpu.global, of four words and of one, that other CTAs may be storing; each is as one of them left it. sm_70.
 QN_DEVICE uint4 load_polled(const uint4 *words)
 {
     uint4 v;
@@ -198,6 +240,13 @@ QN_DEVICE uint4 load_polled(const uint4 *words)
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                  : "l"(words)
                  : "memory");
+    return v;
+}
+
+QN_DEVICE u32 load_polled(const u32 *word)
+{
+    u32 v;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(word) : "memory");
     return v;
 }
 

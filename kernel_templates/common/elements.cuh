@@ -24,9 +24,9 @@ struct F32 {
 
     static QN_DEVICE u32 key(u32 raw)
     {
-        if ((raw & 0x7FFFFFFFu) > 0x7F800000u) return kKeyNaN;
-        if (raw == 0x80000000u) return kKeyZero;
-        return raw & 0x80000000u ? ~raw : raw | 0x80000000u;
+        u32 key = raw & 0x80000000u ? ~raw : raw | 0x80000000u;
+        key = raw == 0x80000000u ? kKeyZero : key;
+        return (raw & 0x7FFFFFFFu) > 0x7F800000u ? kKeyNaN : key;
     }
     static QN_DEVICE u32 raw_of_key(u32 key) { return key & 0x80000000u ? key & 0x7FFFFFFFu : ~key; }
     static QN_DEVICE float value(u32 raw) { return __uint_as_float(raw); }
@@ -48,11 +48,17 @@ struct F32 {
                       larger(__uint_as_float(v.z), __uint_as_float(v.w)));
     }
     static QN_DEVICE u32 key_of_packed(float m) { return key(__float_as_uint(m)); }
+    static QN_DEVICE float value_of_packed(float m) { return m; } // the larger half, where there are two
     static QN_DEVICE float bound(u32 key)
     {
         return __uint_as_float(raw_of_key(key < kKeyMinusInfinity ? kKeyMinusInfinity : key));
     }
     static QN_DEVICE bool reaches(float m, float bound) { return !(m < bound); }
+    static QN_DEVICE u32 which_reach(const uint4 &v, float bound) // a bit an element
+    {
+        return (reaches(__uint_as_float(v.x), bound) ? 1u : 0u) | (reaches(__uint_as_float(v.y), bound) ? 2u : 0u) |
+               (reaches(__uint_as_float(v.z), bound) ? 4u : 0u) | (reaches(__uint_as_float(v.w), bound) ? 8u : 0u);
+    }
     static QN_DEVICE float packed_minus_infinity() { return __uint_as_float(kPad); }
 };
 
@@ -70,17 +76,23 @@ template <u32 kExponent> struct Half {
 
     static QN_DEVICE u32 key(u32 raw)
     {
-        if ((raw & 0x7FFFu) > kExponent) return kKeyNaN;
-        if (raw == 0x8000u) return kKeyZero;
-        return raw & 0x8000u ? raw ^ 0xFFFFu : raw | 0x8000u;
+        u32 key = raw & 0x8000u ? raw ^ 0xFFFFu : raw | 0x8000u;
+        key = raw == 0x8000u ? kKeyZero : key;
+        return (raw & 0x7FFFu) > kExponent ? kKeyNaN : key;
     }
     static QN_DEVICE u32 raw_of_key(u32 key) { return key & 0x8000u ? key & 0x7FFFu : key ^ 0xFFFFu; }
-    static QN_DEVICE u32 key_of_packed(u32 m) { return max(key(m & 0xFFFFu), key(m >> 16)); }
     static QN_DEVICE u32 bound(u32 key)
     {
         return raw_of_key(key < kKeyMinusInfinity ? kKeyMinusInfinity : key) * 0x10001u;
     }
     static QN_DEVICE u32 packed_minus_infinity() { return kPad; }
+
+    // A bit an element, of masks of the vector's pairs.
+    static QN_DEVICE u32 bits_of_masks(u32 a, u32 b, u32 c, u32 d)
+    {
+        const u32 bits = (a & 0x20001u) | (b & 0x80004u) | (c & 0x200010u) | (d & 0x800040u);
+        return (bits | bits >> 16) & 0xFFu;
+    }
 
     static QN_DEVICE void unpack_raw(const uint4 &v, u32 *raw) // [8]
     {
@@ -99,8 +111,15 @@ struct BF16 : Half<0x7F80u> {
         x[4] = low(v.z), x[5] = high(v.z), x[6] = low(v.w), x[7] = high(v.w);
     }
     static QN_DEVICE u32 larger(u32 a, u32 b) { return max_or_nan_bf16x2(a, b); }
+    static QN_DEVICE u32 key_of_packed(u32 m) { return key(larger(m, m >> 16) & 0xFFFFu); }
     static QN_DEVICE u32 vector_max(const uint4 &v) { return larger(larger(v.x, v.y), larger(v.z, v.w)); }
     static QN_DEVICE bool reaches(u32 m, u32 bound) { return either_not_less_bf16x2(m, bound); }
+    static QN_DEVICE u32 which_reach(const uint4 &v, u32 bound)
+    {
+        return bits_of_masks(not_less_mask_bf16x2(v.x, bound), not_less_mask_bf16x2(v.y, bound),
+                             not_less_mask_bf16x2(v.z, bound), not_less_mask_bf16x2(v.w, bound));
+    }
+    static QN_DEVICE float value_of_packed(u32 m) { return max_or_nan(low(m), high(m)); }
 };
 
 struct F16 : Half<0x7C00u> {
@@ -111,8 +130,15 @@ struct F16 : Half<0x7C00u> {
         x[4] = value(v.z & 0xFFFFu), x[5] = value(v.z >> 16), x[6] = value(v.w & 0xFFFFu), x[7] = value(v.w >> 16);
     }
     static QN_DEVICE u32 larger(u32 a, u32 b) { return max_or_nan_f16x2(a, b); }
+    static QN_DEVICE u32 key_of_packed(u32 m) { return key(larger(m, m >> 16) & 0xFFFFu); }
     static QN_DEVICE u32 vector_max(const uint4 &v) { return larger(larger(v.x, v.y), larger(v.z, v.w)); }
     static QN_DEVICE bool reaches(u32 m, u32 bound) { return either_not_less_f16x2(m, bound); }
+    static QN_DEVICE u32 which_reach(const uint4 &v, u32 bound)
+    {
+        return bits_of_masks(not_less_mask_f16x2(v.x, bound), not_less_mask_f16x2(v.y, bound),
+                             not_less_mask_f16x2(v.z, bound), not_less_mask_f16x2(v.w, bound));
+    }
+    static QN_DEVICE float value_of_packed(u32 m) { return max_or_nan(value(m & 0xFFFFu), value(m >> 16)); }
 };
 
 // By the number that the prologue gives (quern_dtype): 1 f32, 2 f16, 3 bf16.

@@ -8,6 +8,8 @@
 //
 // A list too short for its ties is known by its count: then the first warp goes K rounds over all keys (rounds.cuh).
 // Used by plan "block" and by the router's kernels, whose CTAs may have more threads than experts need.
+//
+// Prologue, besides problem.cuh's: GATE_AT, where in shared memory its pieces begin, a multiple of 16.
 #pragma once
 
 #include "../common/block.cuh"
@@ -43,7 +45,7 @@ struct Shared {
 
 QN_DEVICE Shared shared_pieces()
 {
-    QN_SHARED_FIRST;
+    QN_SHARED_FROM(GATE_AT);
     QN_SHARED_ARRAY(uint4, maxima, kUnitVectors);
     QN_SHARED_ARRAY(uint4, ranked, kRanked / 4);
     QN_SHARED_ARRAY(uint4, slot, kSlots / 2);
@@ -193,8 +195,9 @@ QN_NOINLINE void rounds_and_store(const gate_params &p, i64 token)
 // ---- a token
 
 // x, bias: of the thread's expert; -inf and 0 where there is none. Everything of s is free before; the first warp may
-// still be at work when the others return.
-QN_DEVICE void gate_by_block(const gate_params &p, const Shared &s, i64 token, float x, float bias)
+// still be at work when the others return. With kMayFail, `failed` in any thread: false for all, and nothing is stored.
+template <bool kMayFail = false>
+QN_DEVICE bool gate_by_block(const gate_params &p, const Shared &s, i64 token, float x, float bias, bool failed = false)
 {
     const u32 expert = threadIdx.x;
     const bool exists = THREADS == kE || expert < kE;
@@ -212,15 +215,20 @@ QN_DEVICE void gate_by_block(const gate_params &p, const Shared &s, i64 token, f
     }
     store_maxima(s, key);
     s.key[expert] = key, s.a[expert] = a;
-    __syncthreads();
+    if constexpr (kMayFail) {
+        if (QN_UNLIKELY(block_any(failed))) return false;
+    } else {
+        __syncthreads();
+    }
     if (key != kKeyNone && maxima_above(s, key) < kK) {
         const u32 place = atomic_count_shared(s.count, key);
         if (place < kSlots) s.slot[place] = candidate(key, expert), s.slot_a[place] = a;
     }
     __syncthreads();
-    if (warp_index() != 0) return;
+    if (warp_index() != 0) return true;
     if (*s.count > kSlots)
         rounds_and_store(p, token);
     else
         rank_and_store(p, s, token, *s.count);
+    return true;
 }

@@ -31,8 +31,7 @@ typedef struct indexer_params {
     long long scores_stride;
     long long capacity; // entries that a row can have
     int shares;         // CTAs a row: SHARES, or 1
-    int values_aligned; // values of every entry begin where a lane's vector may
-    int scales_aligned; // the same of scales: a word
+    int keys_aligned;   // values of every entry begin where a lane's vector may, scales where a word may
     int q_aligned;      // q begins at multiples of 16 bytes, its scales at multiples of 4
 } indexer_params;
 

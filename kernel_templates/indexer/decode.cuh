@@ -40,18 +40,18 @@ QN_DEVICE void look_up(const Row &row, u32 first, u32 (&page)[kPages])
     for (u32 r = 0; r < kPages; r++) page[r] = page_of(row, kOnePage ? first : entry_of(row, first, r));
 }
 
-QN_DEVICE void fetch_scales(const indexer_params &p, const u8 *scales, u32 head, u32 (&word)[kScaleWords])
+template <bool kAligned> QN_DEVICE void fetch_scales(const u8 *scales, u32 head, u32 (&word)[kScaleWords])
 {
     const u32 q = lane_index() % 4;
     if constexpr (LAYOUT == kFp8Shared) {
-        word[0] = load_word(scales, p.scales_aligned);
+        word[0] = load_word(scales, kAligned);
     } else if constexpr (kHeads) {
 #pragma unroll
         for (u32 i = 0; i < kScaleWords; i++) word[i] = 0;
 #pragma unroll
         for (u32 u = 0; u < kUnits; u++)
             word[u / 4] |= load_byte(scales + head * (C / 16) + (q * kUnits + u) / 2) << 8 * (u % 4);
-    } else if (kGroups % 4 == 0 && p.scales_aligned) {
+    } else if constexpr (kGroups % 4 == 0 && kAligned) {
         load_words(scales, true, word);
     } else {
 #pragma unroll
@@ -61,14 +61,16 @@ QN_DEVICE void fetch_scales(const indexer_params &p, const u8 *scales, u32 head,
     }
 }
 
+// Whether keys are aligned is the whole launch's, and a loop of its own each: a load that waits for its bytes to be put
+// together would make every step wait.
+template <bool kAligned>
 QN_DEVICE void fetch(const indexer_params &p, const Row &row, u32 first, u32 head, const u32 (&page)[kPages], Raw &raw)
 {
 #pragma unroll
     for (u32 r = 0; r < 2; r++) {
         const Entry e = entry_at(p, row, entry_of(row, first, r), page[r % kPages]);
-        load_words(e.values + head * (C / 2) * kHeads + lane_index() % 4 * (kRawWords * 4), p.values_aligned,
-                   raw.value[r]);
-        fetch_scales(p, e.scales, head, raw.scale[r]);
+        load_words(e.values + head * (C / 2) * kHeads + lane_index() % 4 * (kRawWords * 4), kAligned, raw.value[r]);
+        fetch_scales<kAligned>(e.scales, head, raw.scale[r]);
     }
 }
 

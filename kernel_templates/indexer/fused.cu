@@ -15,17 +15,19 @@
 // of more than kTickets rows give each row to one CTA. ANALYSIS.md: bytes, work, why it is exact.
 //
 // Prologue, besides problem.cuh's: SHARES, LOCAL_K, ROOM (places of a record), CAP (candidates in shared memory).
+#include "../common/async_copy.cuh"
 #include "score.cuh"
 #include "select.cuh"
 
 static_assert(SHARES >= 1 && SHARES <= 128 && (SHARES & (SHARES - 1)) == 0, "SHARES: a power of two up to 128");
-static_assert(SHARES == 1 || (LOCAL_K <= ROOM && SHARES * ROOM <= CAP && SHARES * LOCAL_K >= K), "LOCAL_K, ROOM, CAP");
+static_assert(SHARES == 1 || (LOCAL_K <= ROOM && SHARES * ROOM <= CAP && SHARES * LOCAL_K >= K && ROOM % 2 == 0),
+              "LOCAL_K, ROOM, CAP");
 static_assert(LOCAL_K <= 2048 && CAP >= LOCAL_K + 512, "LOCAL_K, CAP");
 
 constexpr u32 kTickets = 1024; // ops/indexer.c: TICKETS
 constexpr u32 kShares = SHARES;
 constexpr u32 kRoom = ROOM;
-constexpr u64 kRecordBytes = 8 * (1 + (u64)ROOM);
+constexpr u64 kRecordBytes = 8 * (2 + (u64)ROOM); // bound, extremes, candidates
 
 // A unit of work: what one warp makes whole results of.
 constexpr bool kManyBlocks = BLOCKS && kTile % EPB == 0; // blocks a tile
@@ -45,21 +47,26 @@ struct Shared {
 QN_DEVICE Shared shared_pieces()
 {
     QN_SHARED_FIRST;
-    QN_SHARED_ARRAY(u64, item, kCapacity);
+    QN_SHARED_ARRAY(uint4, scale, kColumns / 2 + 1);
+    QN_SHARED_ARRAY(uint4, item, kCapacity / 2);
     QN_SHARED_ARRAY(u64, sorted, kSorted);
     QN_SHARED_ARRAY(uint2, fragment, kFragments);
     QN_SHARED_ARRAY(u64, bound, kShares);
     QN_SHARED_ARRAY(u32, bins, kBins);
     QN_SHARED_ARRAY(uint2, weight, kColumns / 2 + 1);
-    QN_SHARED_ARRAY(uint2, scale, kColumns / 2 + 1);
     QN_SHARED_ARRAY(u32, scratch, kWarps);
     QN_SHARED_ARRAY(u32, word, kWords + 1);
-    return Shared{{item, sorted, bins, scratch, word},
+    return Shared{{reinterpret_cast<u64 *>(item), sorted, bins, scratch, word},
                   {fragment, reinterpret_cast<float *>(weight), reinterpret_cast<float *>(scale), word + kWords},
                   bound};
 }
 
-static_assert(SHARED_BYTES == 8 * (kCapacity + kSorted + kFragments + kShares + 2 * (kColumns / 2 + 1)) +
+QN_DEVICE Select select_pieces()
+{
+    return shared_pieces().select;
+}
+
+static_assert(SHARED_BYTES == 8 * (kCapacity + kSorted + kFragments + kShares + 3 * (kColumns / 2 + 1)) +
                                   4 * (kBins + kWarps + kWords + 1),
               "SHARED_BYTES: as ops/indexer.c counts it");
 
@@ -87,7 +94,7 @@ QN_DEVICE Share share_of(const Row &row, u32 number, u32 shares)
 // ---- candidates of a tile
 
 struct Scan {
-    u64 last;     // of those kept, 0: none were left out
+    u64 last; // of those kept, 0: none were left out
     Extremes extremes;
 };
 
@@ -189,6 +196,7 @@ struct Flow { // what is on its way
     u32 steps;
 };
 
+template <bool kAligned>
 QN_DEVICE void begin_flow(const indexer_params &p, const Share &share, u32 begin, u32 end, Flow &flow)
 {
     const u32 units = end > begin + warp_index() ? (end - begin - warp_index() + kWarps - 1) / kWarps : 0;
@@ -200,17 +208,18 @@ QN_DEVICE void begin_flow(const indexer_params &p, const Share &share, u32 begin
     for (u32 a = 0; a < kAhead; a++) {
         if (a < flow.steps) {
             const Step at = step_of(share, begin, a);
-            fetch(p, share.row, at.first, at.head, flow.page[a], flow.raw[a]);
+            fetch<kAligned>(p, share.row, at.first, at.head, flow.page[a], flow.raw[a]);
         }
         if (a + kAhead < flow.steps) look_up(share.row, step_of(share, begin, a + kAhead).first, flow.page[a]);
     }
 }
 
+template <bool kAligned>
 QN_DEVICE void advance_flow(const indexer_params &p, const Share &share, u32 begin, u32 i, u32 a, Flow &flow)
 {
     if (i + kAhead < flow.steps) {
         const Step at = step_of(share, begin, i + kAhead);
-        fetch(p, share.row, at.first, at.head, flow.page[a], flow.raw[a]);
+        fetch<kAligned>(p, share.row, at.first, at.head, flow.page[a], flow.raw[a]);
     }
     if (i + 2 * kAhead < flow.steps) look_up(share.row, step_of(share, begin, i + 2 * kAhead).first, flow.page[a]);
 }
@@ -221,6 +230,7 @@ struct Sums { // of a tile, over heads
 };
 
 // One step: its bytes to operands, the next bytes asked for, then the arithmetic. True when the tile's scores are whole.
+template <bool kAligned>
 QN_DEVICE bool do_step(const indexer_params &p, const Shared &s, const Held &held, const Share &share, u32 begin, u32 i,
                        u32 a, Flow &flow, Sums &sums, float &score)
 {
@@ -237,7 +247,7 @@ QN_DEVICE bool do_step(const indexer_params &p, const Shared &s, const Held &hel
             fits = decode_float(flow.raw[a].value[r], flow.raw[a].scale[r], r, factor[r], operand);
         sums.odd[r] = sums.odd[r] || !fits;
     }
-    advance_flow(p, share, begin, i, a, flow);
+    advance_flow<kAligned>(p, share, begin, i, a, flow);
     if constexpr (kHeads) {
         const float tensor = __ldg(p.tensor_scale);
         add_head(p, share.row, s.query, operand, at.head, factor[0] * tensor, sums.sum);
@@ -253,6 +263,7 @@ QN_DEVICE bool do_step(const indexer_params &p, const Shared &s, const Held &hel
     return at.head + 1 == kTileSteps;
 }
 
+template <bool kAligned>
 QN_DEVICE void run_batch(const indexer_params &p, const Shared &s, const Share &share, u32 begin, Flow &flow,
                          Scan &scan)
 {
@@ -266,7 +277,7 @@ QN_DEVICE void run_batch(const indexer_params &p, const Shared &s, const Share &
         for (u32 a = 0; a < kAhead; a++) {
             if (i + a >= flow.steps) break;
             float score = 0.f;
-            if (!do_step(p, s, held, share, begin, i + a, a, flow, sums, score)) continue;
+            if (!do_step<kAligned>(p, s, held, share, begin, i + a, a, flow, sums, score)) continue;
             const Step at = step_of(share, begin, i + a);
             score = mend_scores(p, share, at.first, sums.odd[0], sums.odd[1], score);
             take_scores(s, share, scan, at.local, at.tile, at.first, score, part);
@@ -285,19 +296,31 @@ QN_DEVICE u32 run_share(const indexer_params &p, const Shared &s, const Share &s
     scan.extremes = Extremes{0u, 0xFFFFFFFFu};
     for (;;) {
         const u32 end = min(share.units, begin + (kCapacity - n) / kUnitResults);
-        begin_flow(p, share, begin, end, flow);
+        if (p.keys_aligned)
+            begin_flow<true>(p, share, begin, end, flow);
+        else
+            begin_flow<false>(p, share, begin, end, flow);
         if (prepare) {
             prepare_query(p, share.row, s.query);
             prepare = false;
         }
-        if (thread_index() == 0) s.select.word[kCount] = n;
+        if (thread_index() == 0) {
+            s.select.word[kCount] = n;
+            if (begin == 0) s.select.word[kHigh] = s.select.word[kLow] = 0;
+        }
         __syncthreads();
-        run_batch(p, s, share, begin, flow, scan);
+        if (p.keys_aligned)
+            run_batch<true>(p, s, share, begin, flow, scan);
+        else
+            run_batch<false>(p, s, share, begin, flow, scan);
         __syncthreads();
         n = scan.last ? s.select.word[kCount] : end * kUnitResults;
         __syncthreads();
         begin = end;
-        if (begin >= share.units) return n;
+        if (begin >= share.units) {
+            share_extremes(s.select, scan.extremes);
+            return n;
+        }
         if (kCapacity - n >= kCapacity / 4) continue;
         scan.last = keep_first(s.select, n, wanted);
         n = wanted;
@@ -311,41 +334,41 @@ QN_DEVICE u64 *record_of(const indexer_params &p, i64 row, u32 share)
     return reinterpret_cast<u64 *>(p.workspace + kTickets * 4 + ((u64)row * kShares + share) * kRecordBytes);
 }
 
-// The share's first LOCAL_K or more into its record, with the bound of what is left out.
+// The share's first LOCAL_K or more into its record, with the bound of what is left out. Begins in a barrier.
 QN_DEVICE void store_record(const indexer_params &p, const Share &share, const Select &s, const Scan &scan, u32 n)
 {
     u64 *record = record_of(p, share.row.number, share.number);
+    u64 bound = scan.last;
     if (n <= kRoom) {
+        __syncthreads();
+        for (u32 i = thread_index(); i < kRoom; i += THREADS) record[2 + i] = i < n ? s.item[i] : 0;
+    } else {
+        const u32 total = bin_items(n, LOCAL_K), end = s.word[kEnd], end_bin = s.word[kEndBin];
+        const bool by_bins = end <= kRoom;
+        const Scale by = scale_of(s);
+        const u64 last = by_bins || total == 0 ? 0 : nth_candidate(n, min((u32)LOCAL_K, total));
+        __syncthreads();
+        u32 least = 0xFFFFFFFFu;
+#pragma unroll 2
+        for (u32 i = thread_index(); i < n; i += THREADS) {
+            const u64 item = s.item[i];
+            if (item == 0 || (by_bins ? bin_of(by, candidate_key(item)) > end_bin : item < last)) continue;
+            least = min(least, candidate_key(item));
+            record[2 + atomicAdd(&s.word[kCount], 1u)] = item;
+        }
+        least = warp_min(least);
+        if (lane_index() == 0) atomicMax(&s.word[kLeast], ~least);
+        __syncthreads();
+        const u32 count = s.word[kCount];
 #pragma unroll 1
-        for (u32 i = thread_index(); i < kRoom; i += THREADS) record[1 + i] = i < n ? s.item[i] : 0;
-        if (thread_index() == 0) record[0] = scan.last;
-        return;
+        for (u32 i = count + thread_index(); i < kRoom; i += THREADS) record[2 + i] = 0;
+        const u64 left_out = count == total ? 0 : by_bins ? (u64)~s.word[kLeast] << 32 : last;
+        bound = left_out > bound ? left_out : bound;
+        // The least finite key of the record, where it holds less than the share.
+        if (thread_index() == 0 && ~s.word[kLeast] >= kKeyLeastFinite && count < total)
+            s.word[kLow] = min(s.word[kLow], s.word[kLeast]);
     }
-    select_clear(s);
-    share_extremes(s, scan.extremes);
-    __syncthreads();
-    const Scale by = scale_of(s);
-    count_values(s, by, n);
-    const u32 total = scan_bins(s, LOCAL_K), end = s.word[kEnd], end_bin = s.word[kEndBin];
-    const bool by_bins = end <= kRoom;
-    const u64 last = by_bins || total == 0 ? 0 : nth_candidate(s, n, min((u32)LOCAL_K, total));
-    __syncthreads();
-    u32 least = 0xFFFFFFFFu;
-    for (u32 i = thread_index(); i < n; i += THREADS) {
-        const u64 item = s.item[i];
-        if (item == 0 || (by_bins ? bin_of(by, candidate_key(item)) > end_bin : item < last)) continue;
-        least = min(least, candidate_key(item));
-        record[1 + atomicAdd(&s.word[kCount], 1u)] = item;
-    }
-    least = warp_min(least);
-    if (lane_index() == 0) atomicMax(&s.word[kLeast], ~least);
-    __syncthreads();
-    const u32 count = s.word[kCount];
-#pragma unroll 1
-    for (u32 i = count + thread_index(); i < kRoom; i += THREADS) record[1 + i] = 0;
-    u64 bound = by_bins ? (u64)~s.word[kLeast] << 32 : last;
-    if (count == total) bound = 0;
-    if (thread_index() == 0) record[0] = bound > scan.last ? bound : scan.last;
+    if (thread_index() == 0) record[0] = bound, record[1] = (u64)s.word[kHigh] << 32 | s.word[kLow];
 }
 
 // True in the CTA that ends the row: every record is then to be seen.
@@ -356,6 +379,7 @@ QN_DEVICE bool is_last_share(const indexer_params &p, i64 row, const Select &s)
         fence_device();
         s.word[kTicket] = atomic_increment_wrapped(reinterpret_cast<u32 *>(p.workspace) + row, kShares - 1);
         fence_device();
+        s.word[kHigh] = s.word[kLow] = 0;
     }
     __syncthreads();
     const bool last = s.word[kTicket] == kShares - 1;
@@ -364,16 +388,19 @@ QN_DEVICE bool is_last_share(const indexer_params &p, i64 row, const Select &s)
 }
 
 // All records into shared memory. After it comes a barrier.
-QN_DEVICE u32 load_records(const indexer_params &p, i64 row, const Shared &s, Scan &scan)
+QN_DEVICE u32 load_records(const indexer_params &p, i64 row, const Shared &s)
 {
-    scan.extremes = Extremes{0u, 0xFFFFFFFFu};
-    for (u32 i = thread_index(); i < kShares; i += THREADS) s.bound[i] = load_l2(record_of(p, row, i));
-#pragma unroll 8
-    for (u32 i = thread_index(); i < kShares * kRoom; i += THREADS) {
-        const u64 item = load_l2(record_of(p, row, i / kRoom) + 1 + i % kRoom);
-        if (item) extend(scan.extremes, candidate_key(item));
-        s.select.item[i] = item;
+    constexpr u32 kPairs = kRoom / 2;
+    for (u32 i = thread_index(); i < kShares * kPairs; i += THREADS)
+        cp_async_cg(s.select.item + 2 * i, record_of(p, row, i / kPairs) + 2 + i % kPairs * 2);
+    for (u32 i = thread_index(); i < kShares; i += THREADS) {
+        const u64 *record = record_of(p, row, i);
+        const u64 extremes = load_l2(record + 1);
+        s.bound[i] = load_l2(record);
+        atomicMax(&s.select.word[kHigh], (u32)(extremes >> 32));
+        atomicMax(&s.select.word[kLow], (u32)extremes);
     }
+    cp_async_wait_all();
     return kShares * kRoom;
 }
 
@@ -381,9 +408,9 @@ QN_DEVICE u32 load_records(const indexer_params &p, i64 row, const Shared &s, Sc
 QN_DEVICE bool records_suffice(const Shared &s, u32 found, u32 wanted)
 {
     __syncthreads();
-    const u64 last = (u64)s.select.word[kLast] << 32 | s.select.word[kLastLow];
+    const u64 last = found ? (u64)s.select.word[kLast] << 32 | s.select.word[kLastLow] : 0;
     bool short_of = found < wanted;
-    for (u32 i = thread_index(); i < kShares; i += THREADS) short_of |= s.bound[i] > (found ? last : 0);
+    for (u32 i = thread_index(); i < kShares; i += THREADS) short_of |= s.bound[i] > last;
     return !block_any(short_of);
 }
 
@@ -402,11 +429,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
         if (shares > 1) {
             store_record(p, share, s.select, scan, n);
             if (!is_last_share(p, row.number, s.select)) return;
-            n = load_records(p, row.number, s, scan);
+            n = load_records(p, row.number, s);
         }
-        select_clear(s.select);
-        share_extremes(s.select, scan.extremes);
-        __syncthreads();
         const u32 found = finish_row(p, row, s.select, n, wanted);
         if (shares == 1 || records_suffice(s, found, wanted)) return;
     }

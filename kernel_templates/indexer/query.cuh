@@ -19,7 +19,7 @@ constexpr bool kHeadScale = !kInteger && (Q == kQFp8 || Q == kQMxfp4);
 struct Query {
     uint2 *fragment; // [kFragments]
     float *weight;   // [kColumns]
-    float *scale;    // [kColumns]: of a head's dots; integers: their first value, as i32
+    float *scale;    // [kColumns]: of a head's dots; integers: their first value, as i32, columns 0 1 0 1, 2 3 2 3, …
     u32 *odd;        // 1: every entry needs score_exactly
 };
 
@@ -169,7 +169,7 @@ QN_DEVICE void prepare_query(const indexer_params &p, const Row &row, const Quer
         *s.odd = sound ? 0u : 1u;
     }
     if constexpr (kInteger)
-        for (u32 i = thread_index(); i < kColumns; i += THREADS) s.scale[i] = 0.f;
+        for (u32 i = thread_index(); i < 2 * kColumns; i += THREADS) s.scale[i] = 0.f;
     __syncthreads();
     for (u32 i = thread_index(); i < kColumns; i += THREADS) prepare_head(p, row, s, i);
 #pragma unroll 1
@@ -183,7 +183,8 @@ QN_DEVICE void prepare_query(const indexer_params &p, const Row &row, const Quer
             i32 sum = 0;
             if (exists) query_integers(p, row, head, unit, span.least, word, sum);
             if (QUERY_SHARED) s.fragment[fragment_at(head, q, u)] = make_uint2(word[0], word[1]);
-            if (sum) atomicAdd(reinterpret_cast<u32 *>(s.scale) + head, (u32)(-64 * sum));
+            u32 *start = reinterpret_cast<u32 *>(s.scale) + head / 2 * 4 + head % 2;
+            if (sum) atomicAdd(start, (u32)(-64 * sum)), atomicAdd(start + 2, (u32)(-64 * sum));
         } else if constexpr (QUERY_SHARED) {
             u32 pair[4] = {0, 0, 0, 0};
             if (exists) query_floats(p, row, head, unit, span.most, pair);

@@ -13,24 +13,23 @@
 #include "query.cuh"
 
 constexpr u32 kTilesAtATime = kColumnTiles % 2 ? 1 : 2;
-// Fragments of a whole row in registers, where they are few; else they are read again for every tile.
-constexpr bool kHeld = kInteger && !kHeads && kColumnTiles * kSteps * 2 <= 64;
-constexpr u32 kHeldTiles = kHeld ? kColumnTiles : 1;
+// Tiles whose fragments stay in registers; those of the others are read again for every 16 entries.
+constexpr u32 kHeldWords = THREADS <= 256 ? 64 : THREADS <= 384 ? 32 : 0;
+constexpr u32 kMostHeld = kHeldWords / (2 * kSteps) / kTilesAtATime * kTilesAtATime;
+constexpr u32 kHeldTiles = !kInteger || kHeads ? 0 : kColumnTiles < kMostHeld ? kColumnTiles : kMostHeld;
 
 struct Held {
-    u32 b[kHeldTiles][kSteps][2];
+    u32 b[kHeldTiles ? kHeldTiles : 1][kSteps][2];
 };
 
 QN_DEVICE void hold_query(const Query &s, Held &held)
 {
-    if constexpr (kHeld) {
 #pragma unroll
-        for (u32 j = 0; j < kHeldTiles; j++) {
+    for (u32 j = 0; j < kHeldTiles; j++) {
 #pragma unroll
-            for (u32 k = 0; k < kSteps; k++) {
-                const uint2 two = s.fragment[(j * kSteps + k) * 32 + lane_index()];
-                held.b[j][k][0] = two.x, held.b[j][k][1] = two.y;
-            }
+        for (u32 k = 0; k < kSteps; k++) {
+            const uint2 two = s.fragment[(j * kSteps + k) * kFragmentLanes + lane_index()];
+            held.b[j][k][0] = two.x, held.b[j][k][1] = two.y;
         }
     }
 }
@@ -39,8 +38,8 @@ static_assert(QUERY_SHARED || !kInteger, "QUERY_SHARED: integers' fragments alwa
 
 QN_DEVICE void fragment_of(const Query &s, const Held &held, u32 tile, u32 step, u32 (&b)[2])
 {
-    if constexpr (kHeld) {
-        b[0] = held.b[tile % kHeldTiles][step][0], b[1] = held.b[tile % kHeldTiles][step][1];
+    if (tile < kHeldTiles) {
+        b[0] = held.b[tile][step][0], b[1] = held.b[tile][step][1];
     } else {
         const uint2 two = s.fragment[(tile * kSteps + step) * kFragmentLanes + lane_index() % kFragmentLanes];
         b[0] = two.x, b[1] = two.y;
@@ -65,8 +64,8 @@ QN_DEVICE void sum_integers(const Query &s, const Held &held, const u32 (&a)[kSt
         i32 c[kTilesAtATime][4];
 #pragma unroll
         for (u32 j = 0; j < kTilesAtATime; j++) {
-            const uint2 start = *reinterpret_cast<const uint2 *>(s.scale + (first + j) * 8 + column);
-            c[j][0] = c[j][2] = (i32)start.x, c[j][1] = c[j][3] = (i32)start.y;
+            const uint4 start = *reinterpret_cast<const uint4 *>(s.scale + 2 * ((first + j) * 8 + column));
+            c[j][0] = (i32)start.x, c[j][1] = (i32)start.y, c[j][2] = (i32)start.z, c[j][3] = (i32)start.w;
         }
 #pragma unroll
         for (u32 k = 0; k < kSteps; k++) {

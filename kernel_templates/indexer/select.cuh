@@ -27,8 +27,8 @@ constexpr u32 kSorted = kPower + kMostInBin; // candidates down to the end of th
 
 static_assert(kCapacity >= kPower && kCapacity % 32 == 0, "CAP: at least K, in steps of 32");
 
-// Shared words. kLow and kLeast hold complements, so that all of them grow.
-enum { kHigh, kLow, kEndBin, kEnd, kMost, kCount, kLeast, kTicket, kLast, kLastLow, kWords };
+// Shared words. kLow and kLeast hold complements, so that all of them grow. kHigh, kLow: the finite keys' extremes.
+enum { kHigh, kLow, kEndBin, kEnd, kMost, kCount, kLeast, kTicket, kLast, kLastLow, kScaleHigh, kScaleFactor, kWords };
 
 struct Select {
     u64 *item;    // [kCapacity]
@@ -47,19 +47,13 @@ QN_DEVICE void extend(Extremes &e, u32 key)
     if (key >= kKeyLeastFinite && key <= kKeyMostFinite) e.high = max(e.high, key), e.low = min(e.low, key);
 }
 
-// Clears words and bins for a count. Ends in a barrier.
-QN_DEVICE void select_clear(const Select &s)
-{
-    for (u32 i = thread_index(); i < kBins; i += THREADS) s.bins[i] = 0;
-    if (thread_index() < kWords) s.word[thread_index()] = 0;
-    __syncthreads();
-}
-
 QN_DEVICE void share_extremes(const Select &s, const Extremes &e)
 {
     const u32 high = warp_max(e.high), low = warp_min(e.low);
     if (lane_index() == 0) atomicMax(&s.word[kHigh], high), atomicMax(&s.word[kLow], ~low);
 }
+
+QN_DEVICE Select select_pieces(); // the kernel's
 
 // ---- bins over values
 
@@ -67,14 +61,19 @@ struct Scale {
     float high, scale;
 };
 
-// After share_extremes and a barrier. Equal values share a bin and larger ones never lie in a later one, whatever the
-// rounding: infinities and NaN fall to the ends.
-QN_DEVICE Scale scale_of(const Select &s)
+// Equal values share a bin and larger ones never lie in a later one, whatever the rounding: infinities and NaN fall to
+// the ends.
+QN_DEVICE Scale make_scale(const Select &s)
 {
     if (s.word[kHigh] == 0) return Scale{0.f, 1.f}; // no finite score
     const float high = score_of(s.word[kHigh]), low = score_of(~s.word[kLow]);
     const float half = high * 0.5f - low * 0.5f;
     return Scale{high, half > 0.f ? fminf((float)(kBins - 1) * 0.5f / half, 0x1p100f) : 1.f};
+}
+
+QN_DEVICE Scale scale_of(const Select &s) // after bin_items
+{
+    return Scale{__uint_as_float(s.word[kScaleHigh]), __uint_as_float(s.word[kScaleFactor])};
 }
 
 QN_DEVICE u32 bin_of(const Scale &by, u32 key)
@@ -89,15 +88,6 @@ QN_DEVICE void add_to_bins(const Select &s, u32 bin, bool valid)
     const u32 same = __ballot_sync(kFullMask, valid && bin == first);
     if (lane_index() == 0 && same) atomicAdd(&s.bins[first], (u32)__popc(same));
     if (valid && bin != first) atomicAdd(&s.bins[bin], 1u);
-}
-
-QN_DEVICE void count_values(const Select &s, const Scale &by, u32 n)
-{
-    for (u32 i = warp_index() * kWarp; i < n; i += THREADS) {
-        const u64 item = i + lane_index() < n ? s.item[i + lane_index()] : 0;
-        add_to_bins(s, bin_of(by, candidate_key(item)), item != 0);
-    }
-    __syncthreads();
 }
 
 // Turns counts into first places. kEndBin: the bin that holds the last of the first `wanted`, kEnd: candidates down to its
@@ -125,11 +115,36 @@ QN_DEVICE u32 scan_bins(const Select &s, u32 wanted)
     return total;
 }
 
+// Counts n items into bins and scans them for the first `wanted`; returns how many are not empty. The extremes are in
+// their words. Begins and ends in a barrier. Not inlined: a share and the merge run the same instructions, which are then
+// there already when the merge comes.
+QN_NOINLINE u32 bin_items(u32 n, u32 wanted)
+{
+    const Select s = select_pieces();
+    __syncthreads();
+    const Scale by = make_scale(s);
+#pragma unroll
+    for (u32 i = 0; i < kBinsEach; i++) s.bins[i * THREADS + thread_index()] = 0;
+    if (thread_index() == 0) {
+        s.word[kMost] = s.word[kCount] = s.word[kLeast] = 0;
+        s.word[kScaleHigh] = __float_as_uint(by.high), s.word[kScaleFactor] = __float_as_uint(by.scale);
+    }
+    __syncthreads();
+#pragma unroll 2
+    for (u32 i = warp_index() * kWarp; i < n; i += THREADS) {
+        const u64 item = i + lane_index() < n ? s.item[i + lane_index()] : 0;
+        add_to_bins(s, bin_of(by, candidate_key(item)), item != 0);
+    }
+    __syncthreads();
+    return scan_bins(s, wanted);
+}
+
 // ---- the last winner by its digits
 
 // The need-th candidate of n (1 <= need <= those that are not empty), exactly. Uses the bins.
-QN_DEVICE u64 nth_candidate(const Select &s, u32 n, u32 need)
+QN_NOINLINE u64 nth_candidate(u32 n, u32 need)
 {
+    const Select s = select_pieces();
     u64 prefix = 0; // of the bits above `shift`
 #pragma unroll 1
     for (u32 shift = 53, width = 11;; width = shift < 11 ? shift : 11, shift -= width) {
@@ -169,7 +184,7 @@ QN_DEVICE void gather_sorted(const Select &s, u32 n, u64 last)
 // Keeps the first `need` of n, at the front; returns the last of them. Ends in a barrier.
 QN_DEVICE u64 keep_first(const Select &s, u32 n, u32 need)
 {
-    const u64 last = nth_candidate(s, n, need);
+    const u64 last = nth_candidate(n, need);
     gather_sorted(s, n, last);
 #pragma unroll 1
     for (u32 i = thread_index(); i < need; i += THREADS) s.item[i] = s.sorted[i];
@@ -203,6 +218,7 @@ QN_DEVICE void finish_by_bins(const indexer_params &p, const Row &row, const Sel
                               u32 need)
 {
     const u32 end_bin = s.word[kEndBin], end = s.word[kEnd];
+#pragma unroll 2
     for (u32 i = thread_index(); i < n; i += THREADS) {
         const u64 item = s.item[i];
         const u32 bin = bin_of(by, candidate_key(item));
@@ -222,7 +238,7 @@ QN_DEVICE void finish_by_bins(const indexer_params &p, const Row &row, const Sel
 
 QN_DEVICE void finish_by_sorting(const indexer_params &p, const Row &row, const Select &s, u32 n, u32 need)
 {
-    const u64 last = nth_candidate(s, n, need);
+    const u64 last = nth_candidate(n, need);
     gather_sorted(s, n, last);
 #pragma unroll 1
     for (u32 i = need + thread_index(); i < kPower; i += THREADS) s.sorted[i] = 0;
@@ -245,18 +261,16 @@ QN_DEVICE void finish_by_sorting(const indexer_params &p, const Row &row, const 
     if (thread_index() == 0) note_last(s, last);
 }
 
-// The first `wanted` of the n candidates, in order, and padding after them. After select_clear, share_extremes and a
-// barrier. Returns how many winners there were; their last one is in kLast, kLastLow after a barrier.
+// The first `wanted` of the n candidates, in order, and padding after them. Returns how many winners there were; their last
+// one is in kLast, kLastLow after a barrier.
 QN_DEVICE u32 finish_row(const indexer_params &p, const Row &row, const Select &s, u32 n, u32 wanted)
 {
-    const Scale by = scale_of(s);
-    count_values(s, by, n);
-    const u32 need = min(wanted, scan_bins(s, wanted));
+    const u32 need = min(wanted, bin_items(n, wanted));
     if (need > 0) {
-        if (s.word[kEnd] <= kSorted && s.word[kMost] <= kMostInBin)
-            finish_by_bins(p, row, s, by, n, need);
-        else
+        if (QN_UNLIKELY(s.word[kEnd] > kSorted || s.word[kMost] > kMostInBin))
             finish_by_sorting(p, row, s, n, need);
+        else
+            finish_by_bins(p, row, s, scale_of(s), n, need);
     }
     store_padding(p, row, need);
     return need;

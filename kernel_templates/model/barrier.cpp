@@ -124,6 +124,7 @@ void cluster_wait(Place at)
         wait_at(at);
     }
     a->cluster_arrived = false;
+    a->cluster_waited = a->cluster_phase + 1;
     acquire_from(a->warp, c->done);
     if (launch.shuffle) give_way();
 }

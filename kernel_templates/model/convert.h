@@ -28,6 +28,10 @@ static inline u32 f16_of(float x)
 
 } // namespace qm
 
+static inline float whole_above(float x)
+{
+    return __builtin_ceilf(x);
+}
 static inline unsigned pack_bf16x2(float low, float high)
 {
     return qm::bf16_of(low) | qm::bf16_of(high) << 16;

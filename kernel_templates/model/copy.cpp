@@ -157,6 +157,29 @@ void bulk_store(void *to, const void *from, u32 bytes, Reduce reduce, Place at)
     async_launch(op, Copy{from, nullptr, bytes, bytes, reduce, 1, {to}}, read_store, land_store);
 }
 
+struct Stored {
+    u8 value[16];
+    u32 bytes;
+    void *to;
+};
+
+static void land_stored(Stored &stored)
+{
+    raw_copy(stored.to, stored.value, stored.bytes);
+}
+
+void store_async(void *to, const void *value, u32 bytes, void *bar, u32 rank, Place at)
+{
+    if (reinterpret_cast<uintptr_t>(to) % bytes) fail(at, "the destination is not aligned to %u bytes", bytes);
+    need_shared(to, "destination", at);
+    Stored stored = {{}, bytes, map_shared(to, rank, at)};
+    raw_copy(stored.value, value, bytes);
+    Async *op = async_begin(at);
+    async_target(op, stored.to, bytes, false);
+    async_signal_tx(op, map_shared(bar, rank, at), bytes);
+    async_launch(op, stored, nullptr, land_stored);
+}
+
 void bulk_prefetch(const void *from, u32 bytes, Place at)
 {
     check_bulk(from, from, bytes, at);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model's bodies of common/async_copy.cuh and common/bulk.cuh. The work is in copy.cpp.
+// The model's bodies of common/async_copy.cuh, common/bulk.cuh and common/send.cuh. The work is in copy.cpp.
 #pragma once
 #include "engine.h"
 
@@ -15,6 +15,9 @@ void bulk_send(void *to, const void *from, u32 bytes, void *bar, u32 rank, Place
 enum class Reduce : u8 { none, add_f32, add_u32 };
 void bulk_store(void *to, const void *from, u32 bytes, Reduce reduce, Place at);
 void bulk_prefetch(const void *from, u32 bytes, Place at);
+
+// st.async: `bytes` bytes, 4, 8 or 16, to the same place of CTA `rank`.
+void store_async(void *to, const void *value, u32 bytes, void *bar, u32 rank, Place at);
 
 // Memory for data on its way from shared to global memory, between the two steps of a store. give_back: once used.
 u8 *staging_take(size_t bytes);
@@ -105,4 +108,14 @@ template <int Pending> static inline void cp_async_bulk_wait_group_read(QM_HERE)
 static inline void cp_async_bulk_prefetch_l2(const void *from, unsigned bytes, QM_HERE)
 {
     qm::bulk_prefetch(from, bytes, QM_AT("cp.async.bulk.prefetch.L2"));
+}
+
+// ---- common/send.cuh
+
+template <class Vector> // uint4; the runner knows no vectors
+static inline void st_async(Vector *to, const Vector &value, unsigned long long *bar, unsigned rank, QM_HERE)
+{
+    static_assert(sizeof value == 16, "st.async of four words");
+    qm::need_arch(90, 0, false, QM_AT("st.async"));
+    qm::store_async(to, &value, sizeof value, bar, rank, QM_AT("st.async"));
 }

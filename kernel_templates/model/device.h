@@ -8,7 +8,8 @@
 
 // ---- shared memory: the scope counts as the device does, each piece has a place of its own
 
-#define QN_SHARED_FIRST size_t qn_at = 0
+#define QN_SHARED_FIRST        size_t qn_at = 0
+#define QN_SHARED_FROM(offset) size_t qn_at = offset
 #define QN_SHARED(Type, name)                                                                                          \
     Type &name =                                                                                                       \
         *static_cast<Type *>(::qm::shared_take(qn_at, sizeof(Type), alignof(Type), {__FILE__, __LINE__, "QN_SHARED"}))
@@ -83,6 +84,10 @@ static inline float log_natural(float x)
 {
     return qm::approximate((float)log((double)x), qm::unbits<unsigned>(qm::bits(x)), 1);
 }
+static inline unsigned lane_mask_below()
+{
+    return (1u << threadIdx.x % 32) - 1;
+}
 static inline unsigned u32_saturated(float x)
 {
     return !(x > 0.f) ? 0u : x >= 4294967296.f ? 0xFFFFFFFFu : (unsigned)x;
@@ -116,6 +121,16 @@ static inline bool either_not_less_f16x2(unsigned a, unsigned b)
     return !(qm::half_value((unsigned short)a) < qm::half_value((unsigned short)b)) ||
            !(qm::half_value((unsigned short)(a >> 16)) < qm::half_value((unsigned short)(b >> 16)));
 }
+static inline unsigned not_less_mask_bf16x2(unsigned a, unsigned b)
+{
+    return (qm::bf16_value(a) < qm::bf16_value(b) ? 0u : 0xFFFFu) |
+           (qm::bf16_value(a >> 16) < qm::bf16_value(b >> 16) ? 0u : 0xFFFF0000u);
+}
+static inline unsigned not_less_mask_f16x2(unsigned a, unsigned b)
+{
+    return (qm::half_value((unsigned short)a) < qm::half_value((unsigned short)b) ? 0u : 0xFFFFu) |
+           (qm::half_value((unsigned short)(a >> 16)) < qm::half_value((unsigned short)(b >> 16)) ? 0u : 0xFFFF0000u);
+}
 
 // ---- memory
 
@@ -129,7 +144,7 @@ static inline uint4 load_once(const uint4 *vector)
 {
     return *vector;
 }
-static inline uint4 load_polled(const uint4 *words, QM_HERE)
+template <class T> static inline T load_polled(const T *words, QM_HERE)
 {
     qm::spin(QM_AT("ld.relaxed"));
     return *words;
@@ -137,6 +152,10 @@ static inline uint4 load_polled(const uint4 *words, QM_HERE)
 template <class T> static inline void store_polled(T *words, const T &value)
 {
     *words = value;
+}
+static inline uint4 load_streaming(const uint4 *vector)
+{
+    return *vector;
 }
 static inline void prefetch_l2(const void *) {}
 static inline void fence_device(QM_HERE)

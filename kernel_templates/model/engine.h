@@ -166,6 +166,7 @@ void spin(Place at);              // the step of a loop that polls: lets everyon
 // ---- mbarriers (8 bytes of shared memory, own or a peer's; state in a table, the bytes hold a mark)
 
 void mbarrier_init(void *bar, u32 count, Place at);
+void mbarrier_fence_init(Place at); // fence.mbarrier_init: of all that this lane initialised
 void mbarrier_inval(void *bar, Place at);
 u64 mbarrier_arrive(void *bar, u32 count, u32 expect_tx, bool drop,
                     Place at); // expect-tx first; returns the state before

@@ -52,6 +52,7 @@ struct Lane {
     int result = 0;               // of its last barrier with a reduction
     bool cluster_arrived = false; // arrived and not yet waited
     u64 cluster_phase = 0;        // of that arrival
+    u64 cluster_waited = 0;       // barriers of the cluster up to the last one it waited for
     u32 proxy_fence = 0;          // its warp's synchronisation count at its last fence.proxy.async; 0 none
     Clock fenced, seen;           // as of its last thread fence; of its relaxed atomic reads, for a later fence
     std::shared_ptr<AsyncGroups> groups;
@@ -117,6 +118,7 @@ struct Mbarrier {
     int64_t tx = 0;
     u64 phase = 0;
     Event made = 0;
+    u64 known = 0; // after fence.mbarrier_init: to who has waited for so many barriers of the cluster; 0 without
     std::vector<Lane *> waiting;
     Clock gathering, done; // of arrivals of this phase, and of all completed ones
 };

@@ -3,6 +3,8 @@
 //   (1) A phase completes when no arrival is pending and the transaction count is 0; then the next one begins.
 //   (2) A wait by parity is over when the phase of that parity has just completed.
 //   (3) init, inval and waits are for the CTA's own mbarriers; arrivals may come from the whole cluster.
+//   (4) An init is known to who is ordered after it, and, once fence.mbarrier_init has been passed, to who has waited for a
+//       barrier of the cluster at which the initialising thread arrived afterwards, relaxed or not.
 #include "machine.h"
 
 namespace qm {
@@ -36,7 +38,8 @@ static Mbarrier &named(void *bar, bool own, Place at)
     u64 bytes;
     raw_copy(&bytes, bar, 8);
     if (bytes != mark(bar)) fail(at, "the mbarrier's bytes were overwritten");
-    if (checking && !event_ordered(m->made, event_now(a, false), a))
+    const bool known = m->known && a->cluster_waited >= m->known;
+    if (checking && !known && !event_ordered(m->made, event_now(a, false), a))
         fail(at, "the mbarrier's init (thread %u of the cluster) is not ordered before this use", event_lane(m->made));
     return *m;
 }
@@ -60,6 +63,17 @@ void mbarrier_init(void *bar, u32 count, Place at)
     u64 bytes = mark(bar);
     raw_copy(bar, &bytes, 8);
     access_mbarrier(bar, true);
+}
+
+void mbarrier_fence_init(Place at)
+{
+    Lane *a = current();
+    Cluster *c = a->cta->cluster;
+    a->at = at;
+    const bool arrived =
+        a->cluster_arrived && a->cluster_phase == c->phase; // then the next barrier is the first after it
+    for (auto &entry : c->mbarriers)
+        if (event_lane(entry.second.made) == a->index) entry.second.known = c->phase + 1 + (arrived ? 1 : 0);
 }
 
 void mbarrier_inval(void *bar, Place at)

@@ -17,6 +17,7 @@ static inline void fence_mbarrier_init(QM_HERE)
 {
     qm::need_arch(90, 0, false, QM_AT("fence.mbarrier_init"));
     qm::fence_proxy_async(QM_AT("fence.mbarrier_init"));
+    qm::mbarrier_fence_init(QM_AT("fence.mbarrier_init"));
 }
 
 static inline unsigned long long mbarrier_arrive(unsigned long long *bar, QM_HERE)

@@ -7,7 +7,7 @@
 #include "gate/args.h"
 
 // What of a token's way a launch goes.
-enum { ROUTER_WHOLE = 0, ROUTER_MULTIPLY = 1, ROUTER_GATE = 2 };
+enum { ROUTER_WHOLE = 0, ROUTER_PARTS = 1, ROUTER_GATE = 2 };
 enum { ROUTER_MOST_WHOLE = 64 }; // tokens of a ROUTER_WHOLE; words of launches up to here are left as they were
 
 typedef struct router_params {

@@ -25,8 +25,7 @@ template <class Element> struct Eight {
 QN_DEVICE void load_eight(Eight<ElementX> &to, const RawX *from)
 {
 #pragma unroll
-    for (u32 i = 0; i < Eight<ElementX>::kCount; i++)
-        to.part[i] = load_vector(from + i * ElementX::kPerVector);
+    for (u32 i = 0; i < Eight<ElementX>::kCount; i++) to.part[i] = load_vector(from + i * ElementX::kPerVector);
 }
 
 QN_DEVICE float dot_of_eight(const float *w, const float *x, float sum)

@@ -27,8 +27,7 @@ QN_DEVICE void load_token(float *y, const Stage &stage, u32 row, u32 k)
 {
     constexpr u32 kPer = ElementX::kPerVector;
 #pragma unroll
-    for (u32 i = 0; i < 8; i += kPer)
-        ElementX::unpack(stage.x[place_of<kUnitsX>(row, (k + i) / kPer)], y + i);
+    for (u32 i = 0; i < 8; i += kPer) ElementX::unpack(stage.x[place_of<kUnitsX>(row, (k + i) / kPer)], y + i);
 }
 
 QN_DEVICE void load_expert(float *y, const Stage &stage, u32 row, u32 k)
@@ -42,8 +41,7 @@ QN_DEVICE void load_expert(float *y, const Stage &stage, u32 row, u32 k)
         }
     } else {
 #pragma unroll
-        for (u32 i = 0; i < 8; i += kPer)
-            ElementW::unpack(stage.w[place_of<kUnitsW>(row, (k + i) / kPer)], y + i);
+        for (u32 i = 0; i < 8; i += kPer) ElementW::unpack(stage.w[place_of<kUnitsW>(row, (k + i) / kPer)], y + i);
     }
 }
 

@@ -17,11 +17,17 @@
 constexpr u32 kAbsent = 0xFFFFFFFFu;
 constexpr u32 kMostPolls = 1u << 20; // about a second
 constexpr u32 kVectors = kPitch / 4;
-constexpr u32 kEach = (kSlices + 3) / 4;                   // slices of a team
+constexpr u32 kEach = (kSlices + 3) / 4; // slices of a team
 constexpr u32 kTeams = (kSlices + kEach - 1) / kEach;
 constexpr u32 kGateBytes = (kBlockBytes + 15) / 16 * 16 + kTeams * kPitch * 4; // block.cuh's pieces, the teams' sums
+static_assert(!FUSED || SHARED_BYTES >= GATE_AT + kGateBytes, "the sizes of ops/router.c");
 
-static_assert(LOGITS || kTeams * kVectors <= THREADS, "a thread a team and vector");
+static_assert(!FUSED || kTeams * kVectors <= THREADS, "a thread a team and vector");
+
+QN_DEVICE bool is_aligned(const router_params &p)
+{
+    return p.x_aligned && p.w_aligned;
+}
 
 QN_DEVICE u32 *words_of(const router_params &p, i64 token, u32 slice)
 {
@@ -52,10 +58,8 @@ QN_DEVICE float4 add(const float4 &a, const float4 &b)
 // The teams' sums, after block.cuh's pieces.
 QN_DEVICE float4 *sums_of_teams() // [kTeams, kVectors]
 {
-    QN_SHARED_FIRST;
-    QN_SHARED_ARRAY(uint4, gate, (kBlockBytes + 15) / 16);
+    QN_SHARED_FROM(GATE_AT + (kBlockBytes + 15) / 16 * 16);
     QN_SHARED_ARRAY(float4, sums, kTeams * kVectors);
-    (void)gate;
     return sums;
 }
 
@@ -86,6 +90,31 @@ QN_DEVICE bool add_slices(const router_params &p, float4 *sums, i64 token)
     return missing != 0;
 }
 
+// With one slice: the sum itself, by the thread of the expert.
+QN_DEVICE bool wait_for_sum(const router_params &p, i64 token, float &x)
+{
+    const u32 *word = words_of(p, token, 0) + threadIdx.x;
+    u32 bits = kAbsent;
+    for (u32 polls = 0; bits == kAbsent && polls < kMostPolls; polls++) bits = load_polled(word);
+    x = __uint_as_float(bits);
+    return bits == kAbsent;
+}
+
+// This thread's expert's sum, of all slices. True: not all words came.
+QN_DEVICE bool sum_of_slices(const router_params &p, float4 *sums, i64 token, bool exists, float &x)
+{
+    if constexpr (kSlices == 1) return exists && wait_for_sum(p, token, x);
+    const bool late = add_slices(p, sums, token);
+    __syncthreads();
+    if (exists) {
+        const float *sum = reinterpret_cast<const float *>(sums) + threadIdx.x;
+        x = sum[0];
+#pragma unroll
+        for (u32 team = 1; team < kTeams; team++) x += sum[team * kPitch];
+    }
+    return late;
+}
+
 // By all warps but the first, which has the candidates to rank meanwhile.
 QN_DEVICE void clear_words(const router_params &p, i64 token)
 {
@@ -108,53 +137,46 @@ QN_DEVICE void gate_token(const router_params &p, const Shared &s, float4 *sums,
     const u32 expert = threadIdx.x;
     const bool exists = THREADS == kE || expert < kE;
     const float bias = exists && !GIVEN ? bias_of(p.gate, expert) : 0.f;
-    const bool late = block_any(add_slices(p, sums, token));
     float x = -infinity();
-    if (exists) {
-        const float *sum = reinterpret_cast<const float *>(sums) + expert;
-        x = sum[0];
-#pragma unroll
-        for (u32 team = 1; team < kTeams; team++) x += sum[team * kPitch];
-        if (p.logits) p.logits[token * p.logits_stride + expert] = x;
-    }
-    if (QN_UNLIKELY(late)) {
-        store_late(p, token);
-    } else if constexpr (GIVEN) {
+    const bool late = sum_of_slices(p, sums, token, exists, x);
+    if (p.logits && exists) p.logits[token * p.logits_stride + expert] = x;
+    bool done;
+    if constexpr (GIVEN) {
         s.a[expert] = x;
-        __syncthreads();
-        if (warp_index() == 0) given_by_warp(p.gate, token, [&](u32 e) { return s.a[e]; });
+        done = !block_any(late);
+        if (done && warp_index() == 0) given_by_warp(p.gate, token, [&](u32 e) { return s.a[e]; });
     } else {
-        gate_by_block(p.gate, s, token, x, bias);
+        done = gate_by_block<true>(p.gate, s, token, x, bias, late);
     }
+    if (QN_UNLIKELY(!done)) store_late(p, token);
     clear_words(p, token);
 }
 
-// First of all. True: there are parts to multiply.
-QN_DEVICE bool begin_part(const router_params &p)
-{
-    if (p.part == ROUTER_MULTIPLY) launch_dependents();
-    if (p.part != ROUTER_GATE) return true;
-    wait_for_previous_launch();
-    return false;
-}
-
-QN_DEVICE bool is_aligned(const router_params &p)
-{
-    return p.x_aligned && p.w_aligned;
-}
-
-// The tokens of this CTA: the last CTAs of the grid have one each. Shared memory may be in use before. Every thread.
+// The tokens of this CTA: the last CTAs of the grid have one each. The gate's pieces of shared memory are not in use
+// before. Every thread.
 QN_DEVICE void gate_tokens(const router_params &p)
 {
-    if (p.part == ROUTER_MULTIPLY) return;
+    if (p.part == ROUTER_PARTS) return;
     const Shared s = shared_pieces();
     float4 *sums = sums_of_teams();
     const u32 first = p.part == ROUTER_GATE ? blockIdx.x : gridDim.x - 1 - blockIdx.x;
     for (i64 token = first; token < p.gate.N; token += gridDim.x) {
-        __syncthreads(); // what lay here before is read
+        if (token != first) __syncthreads(); // the first warp has done with the token before
         gate_token(p, s, sums, token);
     }
 }
+
+// What every kernel of partial sums is: multiply for inputs whose rows begin at multiples of 16 bytes.
+#define QN_PARTS_KERNEL(multiply)                                                                                      \
+    extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ router_params p)  \
+    {                                                                                                                  \
+        if (p.part == ROUTER_PARTS) launch_dependents();                                                               \
+        if (is_aligned(p))                                                                                             \
+            multiply(p);                                                                                               \
+        else                                                                                                           \
+            multiply_elements<kTokens>(p);                                                                             \
+        if constexpr (FUSED) gate_tokens(p);                                                                           \
+    }
 
 // ---- inputs that do not begin at multiples of 16 bytes
 

@@ -25,11 +25,11 @@ constexpr u32 kTokens = TOKENS;
 constexpr u32 kBlocks = CHUNK / 32;
 constexpr u32 kColumns = EXPERTS / 8; // tiles of N
 constexpr bool kHalf = TOKENS == 8;
-constexpr u32 kRows = kHalf ? 1 : TOKENS / 16;                          // tiles of M
+constexpr u32 kRows = kHalf ? 1 : TOKENS / 16;                               // tiles of M
 constexpr u32 kSumPitch = EXPERTS == 32 ? 40 : EXPERTS == 16 ? 24 : EXPERTS; // rows of sums begin 8 banks apart
 constexpr u32 kSumFloats = MULTIPLY_WARPS * kTokens * kSumPitch;
 
-static_assert(SHARED_BYTES >= kGateBytes && SHARED_BYTES >= kSumFloats * 4, "the sizes of ops/router.c");
+static_assert(GATE_AT >= kSumFloats * 4, "the sizes of ops/router.c");
 
 QN_DEVICE void multiply_add(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2])
 {
@@ -84,8 +84,7 @@ QN_DEVICE void multiply_tokens(const Weights &w, const router_params &p, const P
         for (u32 half = 0; half < 2; half++) {
             const i64 token = part.token + low + 8 * half;
             const bool exists = inside && token < p.gate.N && !(kHalf && half);
-            x[k][half] =
-                exists ? load_vector(row_of_x(p, token) + d + k * 32) : make_uint4(0, 0, 0, 0);
+            x[k][half] = exists ? load_vector(row_of_x(p, token) + d + k * 32) : make_uint4(0, 0, 0, 0);
         }
     }
 #pragma unroll
@@ -131,13 +130,4 @@ QN_DEVICE void multiply(const router_params &p)
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ router_params p)
-{
-    if (begin_part(p)) {
-        if (is_aligned(p))
-            multiply(p);
-        else
-            multiply_elements<kTokens>(p);
-    }
-    gate_tokens(p);
-}
+QN_PARTS_KERNEL(multiply)

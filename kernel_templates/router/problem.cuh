@@ -3,7 +3,8 @@
 // 16 bytes of an input are read.
 //
 // Prologue, besides gate/problem.cuh's (IN is 1: logits are f32): D, X_TYPE, W_TYPE (1 f32, 2 f16, 3 bf16), GIVEN (0, 1),
-// EXPERTS (of a tile), SLICES (of D), SLICE (elements of a slice), LOGITS (1: logits are stored, no gate).
+// EXPERTS (of a tile), SLICES (of D), SLICE (elements of a slice), LOGITS (1: logits are stored), FUSED (1: with the
+// gate).
 #pragma once
 
 #include "../gate/block.cuh"
@@ -12,7 +13,7 @@
 
 static_assert(D >= 8 && D % 8 == 0, "D: a multiple of 8");
 static_assert(IN == 1, "IN: logits are f32");
-static_assert(LOGITS || THREADS >= kE, "THREADS: at least one an expert, for the gate");
+static_assert(!FUSED || THREADS >= kE, "THREADS: at least one an expert, for the gate");
 static_assert(SLICES >= 1 && SLICES <= 16, "SLICES: 1 to 16");
 static_assert((long long)SLICES * SLICE >= D && SLICE % 8 == 0, "SLICE: SLICES of them make D, in vectors of 8");
 
@@ -25,7 +26,7 @@ constexpr u32 kD = D;
 constexpr u32 kPitch = (kE + 3) / 4 * 4; // words of a token and slice
 constexpr u32 kSlices = SLICES;
 constexpr u32 kSlice = SLICE;
-constexpr u32 kExperts = EXPERTS;                             // of a tile
+constexpr u32 kExperts = EXPERTS;                                // of a tile
 constexpr u32 kExpertTiles = (kPitch + kExperts - 1) / kExperts; // every word of a token is some tile's
 
 constexpr bool kWholeTiles = kExpertTiles * kExperts == kE; // no tile has experts beyond the last

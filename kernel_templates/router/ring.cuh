@@ -30,7 +30,7 @@ constexpr u32 kStageW = kRowsW * kUnitsW;
 constexpr u32 kRingUnits = STAGES * (kStageX + kStageW);
 constexpr u32 kBlocksOfSlice = (kSlice + kBlock - 1) / kBlock;
 
-static_assert(SHARED_BYTES >= kRingUnits * 16 && (LOGITS || SHARED_BYTES >= kGateBytes), "the sizes of ops/router.c");
+static_assert(GATE_AT >= (kRingUnits + 63) / 64 * 1024 && SHARED_BYTES >= GATE_AT, "the sizes of ops/router.c");
 
 // Where a unit of a row lies.
 template <u32 kUnits> QN_DEVICE u32 place_of(u32 row, u32 unit)
@@ -38,6 +38,11 @@ template <u32 kUnits> QN_DEVICE u32 place_of(u32 row, u32 unit)
     const u32 key = kUnits >= 8 ? row % 8 : kUnits == 4 ? row / 2 % 4 : kUnits == 2 ? row / 4 % 2 : 0;
     return row * kUnits + (unit ^ key);
 }
+
+// Rows of 8 units exchanged so are the 128-byte swizzle of wgmma, where eight of them begin at a multiple of 1024.
+struct alignas(1024) Pattern {
+    uint4 unit[64];
+};
 
 struct Stage {
     uint4 *x, *w;
@@ -55,8 +60,8 @@ struct Ring {
 QN_DEVICE Ring ring_pieces()
 {
     QN_SHARED_FIRST;
-    QN_SHARED_ARRAY(uint4, units, kRingUnits);
-    return Ring{units};
+    QN_SHARED_ARRAY(Pattern, patterns, (kRingUnits + 63) / 64);
+    return Ring{patterns->unit};
 }
 
 // ---- filling
@@ -117,7 +122,8 @@ template <bool kAligned> QN_DEVICE void fill_x(const router_params &p, const Sou
 #pragma unroll(kAligned ? ShareX::kCount : 1)
     for (u32 i = 0; i < ShareX::kCount; i++)
         if (ShareX::has(i))
-            fill_unit<kAligned>(to + place_of<kUnitsX>(ShareX::row(i), unit), s.x + (i64)(i * ShareX::kStep) * p.x_stride + d,
+            fill_unit<kAligned>(to + place_of<kUnitsX>(ShareX::row(i), unit),
+                                s.x + (i64)(i * ShareX::kStep) * p.x_stride + d,
                                 i < most ? (u32)ElementX::kPerVector : 0u, p.x);
 }
 
@@ -128,14 +134,15 @@ QN_DEVICE void fill_w(const router_params &p, const Part &part, const Sources &s
 #pragma unroll(kAligned ? ShareW::kCount : 1)
     for (u32 i = 0; i < ShareW::kCount; i++) {
         const u32 row = ShareW::row(i);
-        const bool exists = kTransposed ? d + row < end
-                                        : is_expert(part.expert + row) && d + unit * ElementW::kPerVector < end;
+        const bool exists =
+            kTransposed ? d + row < end : is_expert(part.expert + row) && d + unit * ElementW::kPerVector < end;
         const RawW *from = s.w + (i64)(i * ShareW::kStep) * p.w_stride + (kTransposed ? (i64)d * p.w_stride : (i64)d);
         if (ShareW::has(i)) fill_unit<kAligned>(to + place_of<kUnitsW>(row, unit), from, exists ? s.valid : 0, p.w);
     }
 }
 
-QN_DEVICE void fill_stage(const router_params &p, const Part &part, const Sources &s, const Stage &stage, u32 d, u32 end)
+QN_DEVICE void fill_stage(const router_params &p, const Part &part, const Sources &s, const Stage &stage, u32 d,
+                          u32 end)
 {
     if (p.w_aligned)
         fill_w<true>(p, part, s, stage.w, d, end);
@@ -247,9 +254,9 @@ QN_DEVICE Part part_of_tile()
 
 // What every kernel of the ring is.
 #define QN_RING_KERNEL(multiply)                                                                                       \
-    extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS)                                                    \
-        QN_ENTRY(const __grid_constant__ router_params p)                                                              \
+    extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ router_params p)  \
     {                                                                                                                  \
-        if (begin_part(p)) multiply(p);                                                                                \
-        if constexpr (!LOGITS) gate_tokens(p);                                                                         \
+        if (LOGITS || p.part == ROUTER_PARTS) launch_dependents();                                                     \
+        multiply(p);                                                                                                   \
+        if constexpr (FUSED) gate_tokens(p);                                                                           \
     }

@@ -18,7 +18,7 @@ static_assert(TOKENS >= 1 && TOKENS <= 4, "TOKENS: 1 to 4");
 constexpr u32 kTokens = TOKENS;
 constexpr u32 kSums = kExperts * kTokens;
 
-static_assert(SHARED_BYTES >= kGateBytes && SHARED_BYTES >= kSums * kWarps * 4, "the sizes of ops/router.c");
+static_assert(GATE_AT >= kSums * kWarps * 4, "the sizes of ops/router.c");
 
 QN_DEVICE bool is_inside(u32 d, const Part &part)
 {
@@ -102,13 +102,4 @@ QN_DEVICE void multiply(const router_params &p)
     store_polled(words_of(p, part.token + n, part.slice) + e, publish(whole));
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ router_params p)
-{
-    if (begin_part(p)) {
-        if (is_aligned(p))
-            multiply(p);
-        else
-            multiply_elements<kTokens>(p);
-    }
-    gate_tokens(p);
-}
+QN_PARTS_KERNEL(multiply)

@@ -22,7 +22,7 @@ static_assert(BLOCK == 64, "BLOCK: 64");
 static_assert(TOKENS % (16 * WARPS_M) == 0 && EXPERTS % (8 * WARPS_N) == 0, "WARPS_M, WARPS_N: whole tiles of mma");
 static_assert(WARPS_M * WARPS_N <= kWarps, "WARPS_M, WARPS_N: warps of the CTA");
 
-constexpr u32 kRows = TOKENS / WARPS_M / 16;   // tiles of M a warp
+constexpr u32 kRows = TOKENS / WARPS_M / 16;    // tiles of M a warp
 constexpr u32 kColumns = EXPERTS / WARPS_N / 8; // tiles of N a warp
 constexpr u32 kSums = kRows * kColumns * 4;
 

@@ -22,8 +22,8 @@ static_assert(GROUPS >= 1 && GROUPS <= 4 && GROUPS * 128 <= THREADS, "GROUPS: wa
 
 constexpr u32 kTokens = TOKENS;
 constexpr u32 kBlocks = (kSlice + 63) / 64;
-constexpr u32 kAtOnce = 2;                   // blocks a wait
-constexpr u32 kPatternsX = kTokens / 8;      // of a block
+constexpr u32 kAtOnce = 2;              // blocks a wait
+constexpr u32 kPatternsX = kTokens / 8; // of a block
 constexpr u32 kPatternsW = kExperts / 8;
 constexpr u32 kPatterns = kPatternsX + kPatternsW;
 constexpr u32 kSums = kExperts / 2; // a thread
@@ -34,8 +34,7 @@ struct alignas(1024) Pattern { // 8 rows of 64 elements; unit u of row r lies at
 };
 
 static_assert(kBlocks >= GROUPS, "GROUPS: a block each");
-static_assert(SHARED_BYTES >= kBlocks * kPatterns * 1024 + kOtherSums * 4 && SHARED_BYTES >= kGateBytes,
-              "the sizes of ops/router.c");
+static_assert(GATE_AT >= kBlocks * kPatterns * 1024 + kOtherSums * 4, "the sizes of ops/router.c");
 
 struct Pieces {
     Pattern *blocks; // [kBlocks, kPatterns], of a block first x's
@@ -113,7 +112,8 @@ QN_DEVICE void multiply_block(float (&c)[kSums], const Pattern *patterns, bool a
 }
 
 // The blocks of warpgroup kGroup: kGroup, kGroup + GROUPS, …
-template <u32 kGroup> QN_DEVICE void multiply_own(const router_params &p, const Part &part, const Pieces &s, float (&c)[kSums])
+template <u32 kGroup>
+QN_DEVICE void multiply_own(const router_params &p, const Part &part, const Pieces &s, float (&c)[kSums])
 {
     constexpr u32 kOwn = (kBlocks - kGroup + GROUPS - 1) / GROUPS, kWaits = (kOwn + kAtOnce - 1) / kAtOnce;
 #pragma unroll
@@ -185,13 +185,4 @@ QN_DEVICE void multiply(const router_params &p)
     if (group == 0) put_sums(p, part, s, own);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ router_params p)
-{
-    if (begin_part(p)) {
-        if (is_aligned(p))
-            multiply(p);
-        else
-            multiply_elements<kTokens>(p);
-    }
-    gate_tokens(p);
-}
+QN_PARTS_KERNEL(multiply)

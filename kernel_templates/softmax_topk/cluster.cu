@@ -12,8 +12,9 @@
 //   merge      every CTA looks up the rank of its own survivors in all the sorted lists and stores them
 //   repair     a list that was too small is known by its count; then the CTAs select the row again, together (exact.cuh)
 //
-// Data goes between CTAs as contiguous 16-byte stores, a warp a peer. Two cluster barriers carry data; a third, at the
-// start, only says that the peers exist, and is waited for after the loads.
+// Data goes between CTAs as contiguous 16-byte stores that report to an mbarrier of the receiver (st.async), a warp a peer:
+// no fence, no barrier of the cluster but one at the start, which only says that the peers exist. Every CTA waits for all
+// that is sent to it, so none ends too early. Repairs use barriers of the cluster.
 // LOOK_AGAIN: only the vectors' maxima stay in registers; the few vectors that reach the threshold are read again.
 // LOCAL_K: entries a thread of the lists that each CTA holds, LOCAL_K * THREADS / CLUSTER from each peer.
 // ANALYSIS.md: bytes, work, why it is exact, measured figures.
@@ -23,6 +24,7 @@
 #include "../common/cluster.cuh"
 #include "finish.cuh"
 #include "keybins.cuh"
+#include "repairs.cuh"
 #include "token.cuh"
 
 constexpr u32 kMaxima = CLUSTER * THREADS / GROUP;
@@ -40,6 +42,7 @@ static_assert(SLOTS * 2 <= CLUSTER * kListStride, "SLOTS: the exact selection's 
 static_assert(BATCH_INVARIANT == 0, "batch_invariant is the stream plan's");
 
 enum { kFull = 0x80000000u }; // in a count: the list was too small
+enum { kMaximaHere, kRecordsHere, kListsHere, kArrivals };
 
 struct Shared {
     uint4 *lists;    // [CLUSTER, kListStride / 2], two candidates each: sorted, from every CTA
@@ -58,6 +61,7 @@ struct Shared {
     u32 *vectors;    // [1], in vector, counted beyond its end
     u32 *candidates; // [1], in loose, counted beyond its end
     u64 *sorted;     // [kSorted], of the exact selection
+    u64 *here;       // [kArrivals], mbarriers: what has come from all CTAs
     u32 *bins;       // [kKeyBinWords or kBins]
     u32 *scratch;    // [kWarps]
     u32 *count;      // [kWarps]
@@ -79,6 +83,7 @@ QN_DEVICE Shared shared_pieces()
     QN_SHARED_ARRAY(uint4, own_maxima, kOwnMaxima / 4);
     QN_SHARED_ARRAY(u64, loose, kListSlots);
     QN_SHARED_ARRAY(u64, sorted, kSorted);
+    QN_SHARED_ARRAY(u64, here, kArrivals);
     QN_SHARED_ARRAY(u32, number, kListSlots);
     QN_SHARED_ARRAY(u32, bins, kBinWords);
     QN_SHARED_ARRAY(u32, edges, 2 * kWarps);
@@ -107,6 +112,7 @@ QN_DEVICE Shared shared_pieces()
                   single + 1,
                   single + 2,
                   sorted,
+                  here,
                   bins,
                   scratch,
                   count,
@@ -115,21 +121,25 @@ QN_DEVICE Shared shared_pieces()
                   parts};
 }
 constexpr u32 kSharedBytes = CLUSTER * (kListStride * 8 + 16 + 4) + kListSlots * (16 + 8 + 8 + 4) +
-                             (kMaxima + kOwnMaxima) * 4 + kSorted * 8 + (kBinWords + 7 * kWarps + kListWords + 4) * 4 +
-                             (u32)sizeof(Binning);
+                             (kMaxima + kOwnMaxima) * 4 + (kSorted + kArrivals) * 8 +
+                             (kBinWords + 7 * kWarps + kListWords + 4) * 4 + (u32)sizeof(Binning);
 static_assert(kSharedBytes <= SHARED_BYTES, "SHARED_BYTES is less than the pieces need");
 
 // ---- load
 
 // What a thread holds of the row: vectors, or with LOOK_AGAIN their maxima only.
 struct Held {
-    uint4 x[LOOK_AGAIN ? 1 : VECTORS];
+    uint4 x[VECTORS];
     Packed max[VECTORS];
     Packed top; // of all of them
-    float sum;  // relative to exponent's offset
+    float sum;  // relative to the offset of `exponent`
     Exponent exponent;
     u32 before; // elements before the token
 };
+
+constexpr u32 kStep = CLUSTER * THREADS; // vectors that the cluster loads at a time
+// Steps that lie before the last vector of the row, wherever it starts.
+constexpr u32 kInnerSteps = ((kV + kPerVector - 1) / kPerVector - 1) / kStep;
 
 // Vector u of this thread: pieces of 16 vectors are dealt round the cluster, so that neighbouring winners (frequent
 // tokens have low numbers) fall to different CTAs.
@@ -139,65 +149,103 @@ QN_DEVICE u32 held_vector(u32 u, u32 rank)
     return (piece * CLUSTER + rank) * 16 + lane_index() % 16;
 }
 
-QN_DEVICE uint4 load_held(const Row &r, u32 u, u32 rank)
+QN_DEVICE uint4 fetch_held(const Row &r, u32 u, u32 rank)
 {
     const u32 v = held_vector(u, rank);
-    return v < r.count ? row_load(r, v) : row_pad();
+    if (u > 0 && u < kInnerSteps) return __ldg(r.vectors + v);
+    return u < kInnerSteps || v < r.count ? row_fetch(r, v) : row_pad();
+}
+
+QN_DEVICE uint4 mend_held(const uint4 &x, const Row &r, u32 u, u32 rank)
+{
+    const u32 v = held_vector(u, rank);
+    if (u > 0 && u < kInnerSteps) return x;
+    return u < kInnerSteps || v < r.count ? row_mend(x, r, v) : x;
 }
 
 QN_DEVICE float vector_sum(const uint4 &x, const Exponent &exponent)
 {
-    float y[kPerVector], even = 0.f, odd = 0.f;
+    float y[kPerVector], even = -0.f, odd = -0.f;
     Element::unpack(x, y);
 #pragma unroll
     for (u32 q = 0; q < kPerVector; q += 2) even += weight(y[q], exponent), odd += weight(y[q + 1], exponent);
     return even + odd;
 }
 
-QN_DEVICE float packed_value(Packed m)
+QN_DEVICE u32 vector_before(const uint4 &x, u32 v, const TokenBounds &token)
 {
-    return key_value(Element::key_of_packed(m));
+    float y[kPerVector];
+    Element::unpack(x, y);
+    return token_count(token, v, y);
 }
 
-// All loads leave at once; maxima and exponentials follow in their order, against the thread's first vector.
-QN_DEVICE void hold_row(Held &h, const Row &r, u32 rank, float temperature, const TokenBounds &token)
+// Vectors whose exponentials are added as they arrive, while later ones are on their way. Those of the others are added
+// while the maxima travel.
+constexpr u32 kEarly = LOOK_AGAIN ? VECTORS : VECTORS > 4 ? VECTORS - 2 : 0;
+
+// Sums are relative to a thread's first vector, since its maximum is not known yet.
+QN_DEVICE void hold_row(Held &h, u32 rank, float temperature, const TokenBounds &token)
 {
-    uint4 x[VECTORS];
-#pragma unroll
-    for (u32 u = 0; u < VECTORS; u++) x[u] = load_held(r, u, rank);
     h.sum = 0.f, h.before = 0;
 #pragma unroll
     for (u32 u = 0; u < VECTORS; u++) {
-        h.max[u] = Element::vector_max(x[u]);
+        h.max[u] = Element::vector_max(h.x[u]);
         h.top = u ? Element::larger(h.top, h.max[u]) : h.max[u];
-        if (u == 0) h.exponent = exponent_near(packed_value(h.top), temperature);
-        if constexpr (kNeedsSum) h.sum += vector_sum(x[u], h.exponent);
-        if constexpr (TOKEN) {
-            float y[kPerVector];
-            Element::unpack(x[u], y);
-            h.before += token_count(token, held_vector(u, rank), y);
-        }
-        if constexpr (!LOOK_AGAIN) h.x[u] = x[u];
+        if (u >= kEarly) continue;
+        if (u == 0) h.exponent = exponent_near(Element::value_of_packed(h.top), temperature);
+        if constexpr (kNeedsSum) h.sum += vector_sum(h.x[u], h.exponent);
+        if constexpr (TOKEN) h.before += vector_before(h.x[u], held_vector(u, rank), token);
     }
 }
 
 // The first vector was no guide to the thread's maximum: its sum again, against that.
 QN_DEVICE void correct_sum(Held &h, const Row &r, u32 rank, float temperature)
 {
-    const float max = packed_value(h.top);
+    const float max = Element::value_of_packed(h.top);
     const bool wrong = is_finite(max) && h.exponent.scale != 0.f && !sum_is_usable(h.sum, max, h.exponent);
     if (!QN_UNLIKELY(wrong)) return;
     h.exponent = exponent_near(max, temperature);
     h.sum = 0.f;
 #pragma unroll
-    for (u32 u = 0; u < VECTORS; u++)
-        h.sum += vector_sum(LOOK_AGAIN ? load_held(r, u, rank) : h.x[LOOK_AGAIN ? 0 : u], h.exponent);
+    for (u32 u = 0; u < kEarly; u++)
+        h.sum += vector_sum(LOOK_AGAIN ? mend_held(fetch_held(r, u, rank), r, u, rank) : h.x[u], h.exponent);
+}
+
+// The warp's sum of exponentials relative to its largest key, and its count before the token, in every lane.
+QN_DEVICE float sum_of_warp(Held &h, u32 top, u32 rank, float temperature, const TokenBounds &token)
+{
+    const Exponent whole = exponent_near(key_value(top), temperature);
+    if (kEarly && kNeedsSum) h.sum = h.sum == 0.f ? 0.f : h.sum * ex2(h.exponent.offset - whole.offset);
+#pragma unroll
+    for (u32 u = kEarly; u < VECTORS; u++) {
+        if constexpr (kNeedsSum) h.sum += vector_sum(h.x[u], whole);
+        if constexpr (TOKEN) h.before += vector_before(h.x[u], held_vector(u, rank), token);
+    }
+    if constexpr (TOKEN) h.before = warp_sum(h.before);
+    return kNeedsSum ? warp_sum(h.sum) : 0.f;
+}
+
+// ---- what comes from other CTAs
+
+// One thread, before it says that this CTA exists.
+QN_DEVICE void expect_all(const Shared &s)
+{
+    for (u32 i = 0; i < kArrivals; i++) mbarrier_init(s.here + i, 1);
+    fence_mbarrier_init();
+    mbarrier_arrive_expect_tx(s.here + kMaximaHere, kMaxima * 4);
+    mbarrier_arrive_expect_tx(s.here + kRecordsHere, CLUSTER * 16);
+}
+
+QN_DEVICE void wait_for(const Shared &s, u32 what)
+{
+    while (!mbarrier_try_wait_parity_cluster(s.here + what, 0)) {
+    }
 }
 
 // ---- maxima
 
 // Group maxima to all CTAs; the warp's largest key, its sum and its count before the token to shared memory.
-QN_DEVICE void exchange_maxima(const Shared &s, const Held &h, u32 rank, float temperature)
+QN_DEVICE void exchange_maxima(const Shared &s, Held &h, u32 rank, float temperature, const TokenBounds &token)
 {
     u32 key = Element::key_of_packed(h.top);
     const u32 top = warp_max(key);
@@ -205,17 +253,11 @@ QN_DEVICE void exchange_maxima(const Shared &s, const Held &h, u32 rank, float t
     for (u32 lanes = 1; lanes < GROUP; lanes *= 2) key = max(key, __shfl_xor_sync(kFullMask, key, lanes));
     if (thread_index() % GROUP == 0) s.own_maxima[thread_index() / GROUP] = key;
     __syncthreads();
-    cluster_wait(); // the peers exist
-    cluster_broadcast<CLUSTER>(reinterpret_cast<uint4 *>(s.maxima + rank * kOwnMaxima),
-                               reinterpret_cast<const uint4 *>(s.own_maxima), kOwnMaxima / 4);
-    cluster_arrive();
-    float sum = 0.f;
-    if constexpr (kNeedsSum) {
-        const Exponent whole = exponent_near(key_value(top), temperature);
-        sum = warp_sum(h.sum == 0.f ? 0.f : h.sum * ex2(h.exponent.offset - whole.offset));
-    }
-    const u32 before = TOKEN ? warp_sum(h.before) : 0;
-    if (lane_index() == 0) s.top[warp_index()] = top, s.sums[warp_index()] = sum, s.before[warp_index()] = before;
+    if constexpr (kEarly > 0) cluster_wait(); // the peers exist; exponentials did not have to wait for them
+    cluster_send<CLUSTER>(reinterpret_cast<uint4 *>(s.maxima + rank * kOwnMaxima),
+                          reinterpret_cast<const uint4 *>(s.own_maxima), kOwnMaxima / 4, s.here + kMaximaHere);
+    const float sum = sum_of_warp(h, top, rank, temperature, token);
+    if (lane_index() == 0) s.top[warp_index()] = top, s.sums[warp_index()] = sum, s.before[warp_index()] = h.before;
 }
 
 // One warp: this CTA's largest key, sum and count into *record. Count of candidates comes later.
@@ -310,8 +352,8 @@ QN_DEVICE void threshold_by_bins(const Shared &s, uint4 &record, float temperatu
 // The record is in warp 1. Ends in a barrier.
 QN_DEVICE u32 find_threshold(const Shared &s, uint4 &record, float temperature)
 {
-    __syncthreads(); // the warps' sums
-    cluster_wait();  // everyone's maxima
+    if constexpr (SEARCH) __syncthreads(); // the warps' sums
+    wait_for(s, kMaximaHere);
     if constexpr (SEARCH) {
         if (warp_index() == 0) {
             const u32 threshold = threshold_by_search(s.maxima);
@@ -353,12 +395,12 @@ QN_DEVICE void list_vectors(const Shared &s, const Held &h, const Row &r, u32 ra
 // Their elements at the threshold into s.loose, a vector a thread.
 QN_DEVICE void list_elements(const Shared &s, const Row &r, u32 threshold)
 {
-    const float low = key_value(max(threshold, Element::kKeyMinusInfinity)); // NaN: every element is listed
+    const Packed bound = Element::bound(threshold); // NaN: every element is listed
     const u32 vectors = min(*s.vectors, kListSlots);
     for (u32 i = thread_index(); i < vectors; i += THREADS) {
         const u32 v = s.number[i], first = v * kPerVector - r.lead;
         if constexpr (LOOK_AGAIN) s.vector[i] = row_load(r, v);
-        u32 hits = elements_at(s.vector[i], low);
+        u32 hits = Element::which_reach(s.vector[i], bound);
         if (QN_UNLIKELY(v == 0 || v == r.count - 1)) hits &= inside_row(r, v);
         const Raw *elements = reinterpret_cast<const Raw *>(s.vector + i); // [kPerVector]
         u32 at = hits ? atomicAdd(s.candidates, (u32)__popc(hits)) : 0;
@@ -387,22 +429,20 @@ QN_DEVICE void sort_own(const Shared &s, u32 count)
     }
 }
 
-// Sorted list and record to every CTA; ends in the cluster barrier after which all of them are there. The record is in
-// warp 1. Returns this CTA's count.
-QN_DEVICE u32 exchange_lists(const Shared &s, uint4 record, u32 rank)
+// Sorted list and record to every CTA. The record is in warp 1. Returns this CTA's count.
+QN_DEVICE u32 send_list(const Shared &s, uint4 record, u32 rank)
 {
     const bool full = *s.vectors > kListSlots || *s.candidates > kListSlots;
     const u32 count = full ? 0 : *s.candidates;
-    sort_own(s, count);
-    if (thread_index() == 0 && count % 2) s.own[count] = 0; // the last 16-byte store sends a pair
     if (warp_index() == 1 && lane_index() < CLUSTER) {
         record.x = full ? (u32)kFull : count;
-        cluster_map(s.record, lane_index())[rank] = record;
+        st_async(s.record + rank, record, s.here + kRecordsHere, lane_index());
     }
+    sort_own(s, count);
+    if (thread_index() == 0 && count % 2) s.own[count] = 0; // the last 16 bytes are a pair
     __syncthreads();
-    cluster_broadcast<CLUSTER>(s.lists + rank * (kListStride / 2), reinterpret_cast<const uint4 *>(s.own),
-                               (count + 1) / 2);
-    cluster_sync();
+    cluster_send<CLUSTER>(s.lists + rank * (kListStride / 2), reinterpret_cast<const uint4 *>(s.own), (count + 1) / 2,
+                          s.here + kListsHere);
     return count;
 }
 
@@ -413,17 +453,24 @@ struct Totals {
     float sum;                   // relative to the maximum; the same in every thread of the cluster
 };
 
-// A lane a record.
+// A lane a record, every record in 32 / CLUSTER lanes. The lists' mbarrier learns how much to wait for.
 QN_DEVICE Totals totals_of(const Shared &s, float temperature)
 {
-    const uint4 record = lane_index() < CLUSTER ? s.record[lane_index()] : make_uint4(0, 0, 0, 0);
+    constexpr u32 kTimes = kWarp / CLUSTER;
+    wait_for(s, kRecordsHere);
+    const uint4 record = s.record[lane_index() % CLUSTER];
+    const u32 bytes = warp_sum(((record.x & ~(u32)kFull) + 1) / 2 * 16) / kTimes; // of all lists
+    if (thread_index() == 0) mbarrier_arrive_expect_tx(s.here + kListsHere, bytes);
     const u32 full = __any_sync(kFullMask, (record.x & kFull) != 0) ? (u32)kFull : 0u;
-    Totals t = {warp_max(record.y), warp_sum(record.x & ~(u32)kFull) | full, warp_sum(record.w), 0.f};
+    Totals t = {warp_max(record.y), warp_sum(record.x & ~(u32)kFull) / kTimes | full, 0, 0.f};
+    if constexpr (TOKEN) t.before = warp_sum(record.w) / kTimes;
     if constexpr (kNeedsSum) {
         const Exponent whole = exponent_near(key_value(t.top), temperature);
         float sum = __uint_as_float(record.z);
         if (sum != 0.f) sum *= ex2(exponent_near(key_value(record.y), temperature).offset - whole.offset);
-        t.sum = sum_from_offset(warp_sum(sum), key_value(t.top), whole);
+#pragma unroll
+        for (u32 lanes = CLUSTER / 2; lanes; lanes /= 2) sum += __shfl_xor_sync(kFullMask, sum, lanes);
+        t.sum = sum_from_offset(sum, key_value(t.top), whole);
     }
     return t;
 }
@@ -433,27 +480,43 @@ QN_DEVICE const u64 *list_of(const Shared &s, u32 cta)
     return reinterpret_cast<const u64 *>(s.lists + cta * (kListStride / 2));
 }
 
-// Calls each(rank, candidate) for the winners among list `from` of `count` candidates: CLUSTER lanes look one candidate
-// up in the CLUSTER sorted lists.
+constexpr u32 kAtATime = THREADS / CLUSTER; // candidates
+constexpr u32 kUsual = K * 5 / 4 / CLUSTER; // candidates of a CTA
+constexpr u32 kBatch = kUsual <= kAtATime ? 1 : kUsual <= 2 * kAtATime || CLUSTER == 2 ? 2 : 3;
+
+// larger[b] = how many of list[0 … length), which falls, are larger than mine[b]: searches that run side by side.
+QN_DEVICE void count_larger(const u64 *list, u32 length, const u64 *mine, u32 *larger) // [kBatch]
+{
+#pragma unroll
+    for (u32 b = 0; b < kBatch; b++) larger[b] = 0;
+    for (u32 step = length ? 0x80000000u >> __clz((int)length) : 0; step; step /= 2) {
+#pragma unroll
+        for (u32 b = 0; b < kBatch; b++) {
+            const u32 next = larger[b] + step;
+            if (next <= length && list[next - 1] > mine[b]) larger[b] = next;
+        }
+    }
+}
+
+// Calls each(rank, candidate) for the winners among list `from` of `count` candidates: CLUSTER lanes look kBatch
+// candidates up in the CLUSTER sorted lists.
 template <class Each> QN_DEVICE void merge_list(const Shared &s, const u64 *from, u32 count, Each each)
 {
     const u32 part = thread_index() % CLUSTER, length = s.record[part].x;
-    const u64 *list = list_of(s, part);
-    for (u32 i0 = 0; i0 < count; i0 += THREADS / CLUSTER) {
-        const u32 i = i0 + thread_index() / CLUSTER;
-        const u64 mine = i < count ? from[i] : 0;
-        u32 low = 0, high = length;
-        while (low < high) {
-            const u32 middle = (low + high) / 2;
-            if (list[middle] > mine)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        u32 rank = low;
+    for (u32 base = 0; base < count; base += kBatch * kAtATime) {
+        const u32 first = base + thread_index() / CLUSTER;
+        u64 mine[kBatch], one = 0;
+        u32 rank[kBatch], place = kK;
 #pragma unroll
-        for (u32 lanes = 1; lanes < CLUSTER; lanes *= 2) rank += __shfl_xor_sync(kFullMask, rank, lanes);
-        if (i < count && part == 0 && rank < kK) each(rank, mine);
+        for (u32 b = 0; b < kBatch; b++) mine[b] = first + b * kAtATime < count ? from[first + b * kAtATime] : 0;
+        count_larger(list_of(s, part), length, mine, rank);
+#pragma unroll
+        for (u32 b = 0; b < kBatch; b++) { // lane b takes candidate b
+#pragma unroll
+            for (u32 lanes = 1; lanes < CLUSTER; lanes *= 2) rank[b] += __shfl_xor_sync(kFullMask, rank[b], lanes);
+            if (part == b && first + b * kAtATime < count) one = mine[b], place = rank[b];
+        }
+        if (place < kK) each(place, one);
     }
 }
 
@@ -517,15 +580,15 @@ QN_DEVICE void add_histograms(u32 *histogram)
 }
 
 // The exact selection by all CTAs, each over its part; the candidates go to CTA 0.
-QN_DEVICE void exact_together(const softmax_topk_params &p, i64 row, u32 rank, bool full)
+QN_DEVICE void exact_together(const softmax_topk_params &p, i64 row, u32 rank, bool full, u32 top)
 {
     const Shared s = shared_pieces();
     const u32 hint = full ? *s.threshold : 0u;
     const Row r = row_of(p, row);
     const List list = list_of(s);
     const RowElements part = part_of(r, rank);
-    const Cut cut = exact_cut<kTogetherBins>(part, kK, kExactRoom, hint, list_histogram(list), list.scratch, list.word,
-                                             [](u32 *histogram) { add_histograms(histogram); });
+    const Cut cut = exact_cut<kTogetherBins>(part, kK, kExactRoom, hint, top, list_histogram(list), list.scratch,
+                                             list.word, [](u32 *histogram) { add_histograms(histogram); });
     list_clear(list);
     cluster_sync();
     part.collect(cut, cluster_map(list.slot, 0), cluster_map(list.word, 0) + kListTotal);
@@ -572,7 +635,8 @@ QN_DEVICE void finish_together(const softmax_topk_params &p, i64 row, const Tota
 {
     const bool full = (t.candidates & kFull) != 0, exact = full || t.candidates < kK;
     float sum = t.sum;
-    if (exact) exact_together(p, row, rank, full);
+    if (exact && rank == 0) count_repair();
+    if (exact) exact_together(p, row, rank, full, t.top);
     if (needs_sum_again(t, temperature)) sum = sum_together(p, row, rank, key_value(t.top));
     if (rank == 0) store_alone(p, row, sum, t.before, exact);
 }
@@ -584,23 +648,32 @@ QN_DEVICE void do_row(const softmax_topk_params &p, i64 row, u32 rank)
     const Shared s = shared_pieces();
     const Row r = row_of(p, row);
     const float temperature = row_temperature(p, row);
+    Held held;
+#pragma unroll
+    for (u32 u = 0; u < VECTORS; u++)
+        held.x[u] = fetch_held(r, u, rank); // all loads leave at once, before anything else
+    if (thread_index() == 0) expect_all(s);
+    cluster_arrive_relaxed(); // this CTA exists and can be sent to
+#pragma unroll
+    for (u32 u = 0; u < VECTORS; u++) held.x[u] = mend_held(held.x[u], r, u, rank);
     TokenBounds token = {0, 0.f, 0.f};
     if constexpr (TOKEN) token = token_bounds(p, row, r);
-    for (u32 i = thread_index(); i < kBinWords; i += THREADS) s.bins[i] = 0;
+    clear_words<kBinWords>(s.bins);
     if (thread_index() == 0) *s.vectors = 0, *s.candidates = 0;
+    if constexpr (kEarly == 0) cluster_wait(); // so do the peers
 
-    Held held;
-    hold_row(held, r, rank, temperature, token);
-    if constexpr (kNeedsSum) correct_sum(held, r, rank, temperature);
-    exchange_maxima(s, held, rank, temperature);
+    hold_row(held, rank, temperature, token);
+    if constexpr (kNeedsSum && kEarly) correct_sum(held, r, rank, temperature);
+    exchange_maxima(s, held, rank, temperature, token);
     uint4 record = make_uint4(0, 0, 0, 0);
     const u32 threshold = find_threshold(s, record, temperature);
     list_vectors(s, held, r, rank, threshold);
     __syncthreads();
     list_elements(s, r, threshold);
     __syncthreads();
-    const u32 count = exchange_lists(s, record, rank);
+    const u32 count = send_list(s, record, rank);
     const Totals totals = totals_of(s, temperature);
+    wait_for(s, kListsHere);
     if (QN_UNLIKELY(ends_together(totals, temperature)))
         finish_together(p, row, totals, rank, temperature);
     else
@@ -609,11 +682,6 @@ QN_DEVICE void do_row(const softmax_topk_params &p, i64 row, u32 rank)
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ softmax_topk_params p)
 {
-    const u32 rank = cluster_rank();
-    const i64 step = gridDim.x / CLUSTER;
-    for (i64 row = blockIdx.x / CLUSTER; row < p.rows; row += step) {
-        cluster_arrive_relaxed();
-        do_row(p, row, rank);
-        if (row + step < p.rows) cluster_sync(); // the peers' lists are read no more
-    }
+    const i64 row = (i64)blockIdx.y * (gridDim.x / CLUSTER) + blockIdx.x / CLUSTER;
+    if (row < p.rows) do_row(p, row, cluster_rank()); // the same for the whole cluster
 }

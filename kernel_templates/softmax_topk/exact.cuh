@@ -162,15 +162,16 @@ template <u32 kBins> QN_DEVICE u32 exact_find(const u32 *histogram, u32 need, u3
 }
 
 // histogram: kBins words; scratch: kWarps words; found: 3 words. All threads get the same cut, which `room` entries
-// hold: room >= need. hint: a key at or above which at least `need` elements are expected; 0 = nothing is known.
+// hold: room >= need. hint: a key at or above which at least `need` elements are expected; 0 = nothing is known. top: the
+// largest key, or one above it.
 // combine(histogram), called after a barrier and ending in one, adds other CTAs' histograms.
 template <u32 kBins, class Source, class Combine>
-QN_DEVICE Cut exact_cut(const Source &source, u32 need, u32 room, u32 hint, u32 *histogram, u32 *scratch, u32 *found,
-                        Combine combine)
+QN_DEVICE Cut exact_cut(const Source &source, u32 need, u32 room, u32 hint, u32 top, u32 *histogram, u32 *scratch,
+                        u32 *found, Combine combine)
 {
     static_assert(kBins % THREADS == 0, "the exact histogram needs a multiple of THREADS bins");
     constexpr u32 kHalf = kBins / 2;
-    ExactRange r = {hint, Element::kKeyNaN, 0, kV, 0};
+    ExactRange r = {hint, top, 0, kV, 0};
     for (;;) {
         const ExactPass pass = {r, exact_shift(r.high - r.low, kHalf), exact_shift(r.last - r.first, kHalf), kHalf};
         __syncthreads();

@@ -18,8 +18,9 @@ static_assert(kSlots % kWarps == 0 && kSlots < 65536, "SLOTS: a multiple of the 
 static_assert(kSlots >= 256 && kSlots * 2 >= kK, "SLOTS: the list must hold the exact histogram, later the winners");
 static_assert(kSorted >= kK + 1 && kBins % THREADS == 0 && kBins <= 32768, "SORTED, BINS: out of range");
 
-// list.word: candidates; those down to the end of the bin that holds the last winner; least and largest key.
-enum { kListTotal, kListEnd, kListSpare, kListLow, kListTop, kListWords };
+// list.word: candidates; those down to the end of the bin that holds the last winner; largest key. The first three serve
+// the exact selection too.
+enum { kListTotal, kListEnd, kListSpare, kListTop, kListWords };
 
 // Keys from `top` down to the lowest. A narrow range gives each key a bin, or several by index; a wide one is scaled.
 struct Binning {
@@ -89,15 +90,18 @@ QN_DEVICE void list_place(const List &list, const Binning &binning)
 QN_DEVICE void list_scan(const List &list, u32 need)
 {
     constexpr u32 kEach = kBins / THREADS;
-    u32 count[kEach], mine = 0, total;
+    u32 *bins = list.bins + thread_index() * kEach, count[kEach], mine = 0, total;
 #pragma unroll
-    for (u32 i = 0; i < kEach; i++) mine += count[i] = list.bins[thread_index() * kEach + i];
-    u32 before = block_exclusive_sum(mine, list.scratch, &total);
+    for (u32 i = 0; i < kEach; i++) mine += count[i] = bins[i];
+    const u32 before = block_exclusive_sum(mine, list.scratch, &total);
+    u32 first = before;
 #pragma unroll
-    for (u32 i = 0; i < kEach; i++) {
-        list.bins[thread_index() * kEach + i] = before;
-        if (before < need && before + count[i] >= need) list.word[kListEnd] = before + count[i];
-        before += count[i];
+    for (u32 i = 0; i < kEach; i++) bins[i] = first, first += count[i];
+    if (before < need && first >= need) { // one thread
+        u32 end = before;
+#pragma unroll
+        for (u32 i = 0; i < kEach; i++) end += end < need ? count[i] : 0;
+        list.word[kListEnd] = end;
     }
     if (thread_index() == 0) list.word[kListTotal] = total;
     __syncthreads();
@@ -106,7 +110,9 @@ QN_DEVICE void list_scan(const List &list, u32 need)
 // Bin by bin into sorted; bins that begin after the last winner are left out. word[kListEnd] <= kSorted. One barrier.
 QN_DEVICE void list_scatter(const List &list, u32 need)
 {
-    for (u32 i = lane_index(); i < entries_of_warp(list); i += kWarp) {
+    const u32 entries = entries_of_warp(list);
+#pragma unroll 1
+    for (u32 i = lane_index(); i < entries; i += kWarp) {
         const uint4 entry = list.slot[warp_index() * kWarpSlots + i];
         if (entry.z == kNoBin) continue;
         const u32 first = list.bins[entry.z >> 16];
@@ -120,11 +126,13 @@ QN_DEVICE u64 *list_rank(const List &list, const Binning &binning, u32 need)
 {
     u64 *winner = reinterpret_cast<u64 *>(list.slot); // [need]
     const u32 total = list.word[kListTotal], end = list.word[kListEnd];
+#pragma unroll 1
     for (u32 j = thread_index(); j < end; j += THREADS) {
         const u64 mine = list.sorted[j];
         const u32 bin = bin_of(binning, candidate_key(mine), candidate_index(mine));
         const u32 first = list.bins[bin], last = bin + 1 < kBins ? list.bins[bin + 1] : total;
         u32 rank = first;
+#pragma unroll 1
         for (u32 q = first; q < last; q++) rank += list.sorted[q] > mine;
         if (rank < need) winner[rank] = mine;
     }
@@ -171,10 +179,10 @@ QN_DEVICE u32 *list_histogram(const List &list)
 } // [kExactBins]
 
 // Fills the list with at most kExactRoom candidates, the `need` first among them, and takes them.
-template <class Source> QN_DEVICE void list_exact(const List &list, const Source &source, u32 need, u32 hint)
+template <class Source> QN_DEVICE void list_exact(const List &list, const Source &source, u32 need, u32 hint, u32 top)
 {
-    const Cut cut = exact_cut<kExactBins>(source, need, kExactRoom, hint, list_histogram(list), list.scratch, list.word,
-                                          [](u32 *) {});
+    const Cut cut = exact_cut<kExactBins>(source, need, kExactRoom, hint, top, list_histogram(list), list.scratch,
+                                          list.word, [](u32 *) {});
     list_clear(list);
     source.collect(cut, list.slot, &list.word[kListTotal]);
     __syncthreads();

@@ -13,6 +13,14 @@ QN_DEVICE u32 key_bin_word(u32 bin)
     return bin + bin / 32;
 }
 
+// Sets words to 0, spread over the CTA.
+template <u32 kWords> QN_DEVICE void clear_words(u32 *words)
+{
+#pragma unroll
+    for (u32 i = 0; i < kWords; i += THREADS)
+        if (kWords % THREADS == 0 || i + thread_index() < kWords) words[i + thread_index()] = 0;
+}
+
 // Least shift that brings distances up to `range` below kKeyBins.
 QN_DEVICE u32 key_bin_shift(u32 range)
 {

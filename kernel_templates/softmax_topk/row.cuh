@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A row as 16-byte vectors. A row may start at any element, so it is read as the aligned vectors that cover it; those
-// that an end of the row cuts are read element by element, with -inf for what lies outside. Element q of vector v is the row's element
-// v * kPerVector + q - lead.
+// that an end of the row cuts are read element by element, with -inf for what lies outside. Element q of vector v is the
+// row's element v * kPerVector + q - lead.
 //
 // BATCH_INVARIANT: which thread adds which elements must not depend on the row's address. Then vectors are counted
 // from the row's own first element (lead = 0), and a vector that straddles two aligned ones is put together from both.
@@ -35,11 +35,17 @@ QN_DEVICE u32 row_raw(const softmax_topk_params &p, i64 row, u32 index)
     return static_cast<const Raw *>(p.logits)[row * p.logits_stride + index];
 }
 
-// Whether vector v lies wholly inside the row.
+// Vectors from here on are cut by the row's end, or (BATCH_INVARIANT) what they are put together from is.
+QN_DEVICE u32 row_whole_end(const Row &r)
+{
+    const u32 end = (r.lead + r.shift + kV) / kPerVector;
+    return r.shift && end ? end - 1 : end;
+}
+
+// Whether vector v can be loaded as a whole: nothing of it lies outside the row.
 QN_DEVICE bool row_has_whole(const Row &r, u32 v)
 {
-    const u32 first = v * kPerVector - r.lead; // wraps below 0 for what comes before the row, and fails the test
-    return first < kV && kV - first >= kPerVector;
+    return (v > 0 || r.lead + r.shift == 0) && v < row_whole_end(r);
 }
 
 // A vector that the row's end cuts, element by element: no load leaves the row, which may end where its allocation ends.
@@ -79,28 +85,36 @@ QN_DEVICE uint4 row_join(const uint4 &a, const uint4 &b, u32 shift)
     return make_uint4(word[0], word[1], word[2], word[3]);
 }
 
-// Vector v < count of the row, -inf in place of what it holds outside the row.
-QN_DEVICE uint4 row_load(const Row &r, u32 v)
-{
-    if (BATCH_INVARIANT && r.shift) {
-        const bool whole = v > 0 && (v + 2) * kPerVector <= r.shift + kV; // both aligned vectors
-        if (QN_UNLIKELY(!whole)) return row_load_cut(r, v);
-        return row_join(__ldg(r.vectors + v), __ldg(r.vectors + v + 1), r.shift);
-    }
-    if (QN_UNLIKELY(!row_has_whole(r, v))) return row_load_cut(r, v);
-    return __ldg(r.vectors + v);
-}
-
-// The same for a vector that is neither the first of a row with a lead nor the last: read once, not kept in L1.
-QN_DEVICE uint4 row_load_inner(const Row &r, u32 v)
-{
-    if (BATCH_INVARIANT && r.shift) return row_load(r, v);
-    return __ldcs(r.vectors + v);
-}
-
 QN_DEVICE uint4 row_pad()
 {
     return make_uint4(Element::kPad, Element::kPad, Element::kPad, Element::kPad);
+}
+
+// Vector v < count of the row is fetched, then mended: a whole one by the first step, one that an end cuts by the second.
+// Loads that are to be in flight together are all fetched first.
+QN_DEVICE uint4 row_fetch(const Row &r, u32 v)
+{
+    if (!row_has_whole(r, v)) return row_pad();
+    if (BATCH_INVARIANT && r.shift) return row_join(__ldg(r.vectors + v), __ldg(r.vectors + v + 1), r.shift);
+    return __ldg(r.vectors + v);
+}
+
+QN_DEVICE uint4 row_mend(const uint4 &x, const Row &r, u32 v)
+{
+    return QN_UNLIKELY(!row_has_whole(r, v)) ? row_load_cut(r, v) : x;
+}
+
+// Both: -inf is in place of what the vector holds outside the row.
+QN_DEVICE uint4 row_load(const Row &r, u32 v)
+{
+    return row_mend(row_fetch(r, v), r, v);
+}
+
+// A whole vector, at its place: read once, not kept in L1.
+QN_DEVICE uint4 row_fetch_inner(const uint4 *vector, u32 shift)
+{
+    if (!BATCH_INVARIANT || !shift) return load_streaming(vector);
+    return row_join(__ldg(vector), __ldg(vector + 1), shift);
 }
 
 // Bit q: element q of vector v belongs to the row.
@@ -112,17 +126,6 @@ QN_DEVICE u32 inside_row(const Row &r, u32 v)
     return inside;
 }
 
-// Bit q: element q of a vector is not less than low (a NaN is not).
-QN_DEVICE u32 elements_at(const uint4 &vector, float low)
-{
-    float x[kPerVector];
-    u32 at = 0;
-    Element::unpack(vector, x);
-#pragma unroll
-    for (u32 q = 0; q < kPerVector; q++) at |= (x[q] < low ? 0u : 1u) << q;
-    return at;
-}
-
 // Calls each(x, v) for every vector of [begin, end) that falls to this thread; kBatch loads are in flight at a time.
 template <u32 kBatch, class Each> QN_DEVICE void row_for_each_vector(const Row &r, u32 begin, u32 end, Each each)
 {
@@ -131,12 +134,12 @@ template <u32 kBatch, class Each> QN_DEVICE void row_for_each_vector(const Row &
 #pragma unroll
         for (u32 u = 0; u < kBatch; u++) {
             const u32 v = base + u * THREADS + thread_index();
-            x[u] = v < end ? row_load(r, v) : row_pad();
+            x[u] = v < end ? row_fetch(r, v) : row_pad();
         }
 #pragma unroll
         for (u32 u = 0; u < kBatch; u++) {
             const u32 v = base + u * THREADS + thread_index();
-            if (v < end) each(x[u], v);
+            if (v < end) each(row_mend(x[u], r, v), v);
         }
     }
 }

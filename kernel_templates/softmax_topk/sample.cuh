@@ -69,19 +69,31 @@ QN_DEVICE u32 sample_cut(u32 begin, u32 vectors, u32 larger, u32 tied)
     return begin + u32_saturated(fminf(taken, (float)vectors));
 }
 
-// bins: kKeyBinWords words, 0 before and after; edges: 2 * kWarps words; found: kFoundWords words, 0 before.
+// bins: at least kKeyBinWords words; edges: 2 * kWarps words; found: kFoundWords words. All `words` bins are 0 afterwards.
 // The vectors are [begin, end) of the row. The same in every thread.
+template <u32 kWords>
 QN_DEVICE Threshold sample_threshold(const Row &row, u32 begin, u32 end, u32 *bins, u32 *edges, u32 *found)
 {
     const u32 vectors = end - begin;
+    uint4 x[SAMPLE];
     u32 keys[SAMPLE], mine = 0; // 0 is no element's key
 #pragma unroll
     for (u32 i = 0; i < SAMPLE; i++) {
         const u32 v = sample_vector(i, begin, vectors);
-        keys[i] = v < end ? Element::key_of_packed(Element::vector_max(row_load(row, v))) : 0u;
+        x[i] = v < end ? row_fetch(row, v) : row_pad();
     }
 #pragma unroll
-    for (u32 i = 0; i < SAMPLE; i++) mine = max(mine, keys[i]);
+    for (u32 i = 0; i < SAMPLE; i++) {
+        const u32 v = sample_vector(i, begin, vectors);
+        if (v < end) x[i] = row_mend(x[i], row, v);
+    }
+    clear_words<kWords>(bins);
+    if (thread_index() < kFoundWords) found[thread_index()] = 0;
+#pragma unroll
+    for (u32 i = 0; i < SAMPLE; i++) {
+        keys[i] = sample_vector(i, begin, vectors) < end ? Element::key_of_packed(Element::vector_max(x[i])) : 0u;
+        mine = max(mine, keys[i]);
+    }
     const u32 top = warp_max(mine), bottom = warp_min(sample_floor(keys, mine, vectors));
     if (lane_index() == 0) edges[warp_index()] = top, edges[kWarps + warp_index()] = bottom;
     __syncthreads();
@@ -97,7 +109,7 @@ QN_DEVICE Threshold sample_threshold(const Row &row, u32 begin, u32 end, u32 *bi
     __syncthreads();
     const u32 bin = found[kFoundBin], count = found[kFoundCount];
     const u32 spare = found[kFoundSpare] ? min(largest - 1, key_bin_far_edge(found[kFoundSpare] - 1, shift)) : largest;
-    for (u32 i = thread_index(); i < kKeyBinWords; i += THREADS) bins[i] = 0;
+    clear_words<kKeyBinWords>(bins);
     u32 low = largest - bin, high = low; // the keys in the bin, at both ends
     if (shift) {
 #pragma unroll

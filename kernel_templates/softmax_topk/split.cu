@@ -158,7 +158,7 @@ QN_DEVICE Result merge(const Shared &s, const softmax_topk_params &p, i64 row)
 {
     u32 reached;
     Result t = totals_of(p, row, &reached);
-    list_exact(s.list, RecordElements{p, row}, kK, reached);
+    list_exact(s.list, RecordElements{p, row}, kK, reached, t.top);
     list_scatter(s.list, kK);
     t.winner = list_rank(s.list, *s.list.binning, kK);
     return t;
@@ -184,7 +184,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
     const u32 number = blockIdx.x % shares_of(p);
     const Shared s = shared_pieces();
     const Share share = share_of(p, row, number);
-    shared_clear(s);
     if (share.begin < share.end) do_share(s, p, row, share, min(kK, elements_of(share)));
     finish_share(p, row, number);
 }

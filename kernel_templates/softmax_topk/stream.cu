@@ -36,7 +36,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
 {
     const i64 row = blockIdx.x;
     const Shared s = shared_pieces();
-    shared_clear(s);
     do_share(s, p, row, whole_row(p, row), kK);
     finish_row(p, row);
 }

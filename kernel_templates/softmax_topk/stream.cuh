@@ -10,6 +10,7 @@
 #pragma once
 
 #include "finish.cuh"
+#include "repairs.cuh"
 #include "sample.cuh"
 #include "token.cuh"
 
@@ -89,61 +90,138 @@ struct Filter {
     u32 cut;
 };
 
+QN_DEVICE Filter filter_of(const Threshold &t)
+{
+    return Filter{Element::bound(t.low), Element::bound(t.high), t.cut};
+}
+
+// The warp's own part of the list.
+struct WarpList {
+    uint4 *slot;    // [kWarpSlots]
+    Number *vector; // [kWarpSlots]
+    u32 below;      // a bit for each lane below this one
+};
+
 struct Stream {
     LongSum sum;
     Packed max;
-    u32 next;   // the warp's next list entry; goes on beyond `last`
-    u32 last;   // end of the warp's entries
+    u32 count;  // entries of the warp's list; goes on beyond its end
     u32 before; // elements before the token, as token_count counts them
 };
 
 // Pushes the vectors that reach the bound into the warp's list.
-QN_DEVICE void push(const Shared &s, Packed bound, bool inside, const uint4 &x, u32 v, Stream &stream)
+QN_DEVICE void push(const WarpList &list, Packed bound, bool inside, const uint4 &x, u32 v, Stream &stream)
 {
     const Packed max = Element::vector_max(x);
     const bool hit = Element::reaches(max, bound) && inside;
     const u32 ballot = __ballot_sync(kFullMask, hit);
     if (!ballot) return;
-    const u32 at = stream.next + lanes_below(ballot);
-    if (hit && at < stream.last) {
-        s.list.slot[at] = x;
-        s.vector[at] = (Number)v;
+    const u32 at = stream.count + (u32)__popc(ballot & list.below);
+    if (hit && at < kWarpSlots) {
+        list.slot[at] = x;
+        list.vector[at] = (Number)v;
     }
     stream.max = Element::larger(stream.max, max);
-    stream.next += (u32)__popc(ballot);
+    stream.count += (u32)__popc(ballot);
 }
 
-// kInner: every vector lies inside the share, neither the row's first (if that has a lead) nor its last is among them,
-// nor is the cut.
-template <bool kInner>
-QN_DEVICE void stream_tile(const Shared &s, const Share &share, u32 base, const Filter &filter,
+// The exponentials of a tile, two chains of them.
+struct TileSum {
+    float even, odd;
+};
+
+QN_DEVICE void stream_vector(const WarpList &list, Packed bound, bool inside, const uint4 &x, u32 v,
+                             const Exponent &exponent, const TokenBounds &token, TileSum &sum, Stream &stream)
+{
+    float y[kPerVector];
+    Element::unpack(x, y);
+    if constexpr (kNeedsSum) {
+#pragma unroll
+        for (u32 q = 0; q < kPerVector; q += 2)
+            sum.even += weight(y[q], exponent), sum.odd += weight(y[q + 1], exponent);
+    }
+    if constexpr (TOKEN) stream.before += inside ? token_count(token, v, y) : 0u;
+    if constexpr (RANK > 0) push(list, bound, inside, x, v, stream);
+}
+
+QN_DEVICE void end_tile(const TileSum &sum, Stream &stream)
+{
+    if constexpr (kLongRow)
+        long_sum_add(stream.sum, sum.even + sum.odd);
+    else
+        stream.sum.sum += sum.even + sum.odd;
+}
+
+// A tile that needs care: the row's ends, the share's end or the cut may lie in it.
+QN_DEVICE void stream_tile(const WarpList &list, const Share &share, u32 base, const Filter &filter,
                            const Exponent &exponent, const TokenBounds &token, Stream &stream)
 {
     uint4 x[UNROLL];
 #pragma unroll
     for (u32 u = 0; u < UNROLL; u++) {
         const u32 v = base + u * THREADS + thread_index();
-        x[u] = kInner ? row_load_inner(share.row, v) : v < share.end ? row_load(share.row, v) : row_pad();
+        x[u] = v < share.end ? row_fetch(share.row, v) : row_pad();
     }
-    float even = 0.f, odd = 0.f;
 #pragma unroll
     for (u32 u = 0; u < UNROLL; u++) {
         const u32 v = base + u * THREADS + thread_index();
-        const bool inside = kInner || v < share.end;
-        float y[kPerVector];
-        Element::unpack(x[u], y);
-        if constexpr (kNeedsSum) {
-#pragma unroll
-            for (u32 q = 0; q < kPerVector; q += 2) even += weight(y[q], exponent), odd += weight(y[q + 1], exponent);
-        }
-        if constexpr (TOKEN) stream.before += inside ? token_count(token, v, y) : 0u;
-        if constexpr (RANK > 0)
-            push(s, (kInner ? base : v) <= filter.cut ? filter.low : filter.high, inside, x[u], v, stream);
+        if (v < share.end) x[u] = row_mend(x[u], share.row, v);
     }
-    if constexpr (kLongRow)
-        long_sum_add(stream.sum, even + odd);
-    else
-        stream.sum.sum += even + odd;
+    TileSum sum = {-0.f, -0.f};
+#pragma unroll
+    for (u32 u = 0; u < UNROLL; u++) {
+        const u32 v = base + u * THREADS + thread_index();
+        stream_vector(list, v <= filter.cut ? filter.low : filter.high, v < share.end, x[u], v, exponent, token, sum,
+                      stream);
+    }
+    end_tile(sum, stream);
+}
+
+// Whether a vector's successor is asked for before the work on it (more registers move, more loads are in flight) or
+// after: measured better with one or two CTAs an SM, and with more.
+constexpr bool kAskFirst = MIN_CTAS <= 2;
+
+// Tiles from base on that need none. A vector's successor is loaded while other vectors of the tile are worked on.
+QN_DEVICE void stream_tiles(const WarpList &list, const Row &row, u32 base, u32 tiles, Packed bound,
+                            const Exponent &exponent, const TokenBounds &token, Stream &stream)
+{
+    u32 v = base + thread_index();
+    const uint4 *vector = row.vectors + v;
+    uint4 x[UNROLL];
+#pragma unroll
+    for (u32 u = 0; u < UNROLL; u++) x[u] = row_fetch_inner(vector + u * THREADS, row.shift);
+#pragma unroll 1
+    for (; tiles; tiles--, v += kTile) {
+        vector += kTile;
+        TileSum sum = {-0.f, -0.f};
+#pragma unroll
+        for (u32 u = 0; u < UNROLL; u++) {
+            const uint4 now = x[u];
+            if (kAskFirst && tiles > 1) x[u] = row_fetch_inner(vector + u * THREADS, row.shift);
+            stream_vector(list, bound, true, now, v + u * THREADS, exponent, token, sum, stream);
+            if (!kAskFirst && tiles > 1) x[u] = row_fetch_inner(vector + u * THREADS, row.shift);
+        }
+        end_tile(sum, stream);
+    }
+}
+
+// All tiles of the share: runs of those that need no care, and single ones that do.
+QN_DEVICE void stream_run(const WarpList &list, const Share &share, const Filter &filter, const Exponent &exponent,
+                          const TokenBounds &token, Stream &stream)
+{
+    const u32 cut = warp_max(filter.cut); // the maximum: so that the compiler knows it as one number for the warp
+    const u32 inner = min(share.end, row_whole_end(share.row));
+    const u32 cut_begin = share.row.lead + share.row.shift; // not 0: vector 0 is not whole
+    for (u32 base = share.begin; base < share.end;) {
+        const bool early = base <= cut;
+        const u32 until = early ? min(inner, cut + 1) : inner; // up to here one bound serves
+        const u32 tiles = (base || !cut_begin) && base < until ? (until - base) / kTile : 0;
+        if (tiles)
+            stream_tiles(list, share.row, base, tiles, early ? filter.low : filter.high, exponent, token, stream);
+        else
+            stream_tile(list, share, base, filter, exponent, token, stream);
+        base += tiles ? tiles * kTile : kTile;
+    }
 }
 
 // Leaves each warp's sum, largest pushed key and counts in shared memory.
@@ -151,46 +229,32 @@ QN_DEVICE void stream_share(const Shared &s, const softmax_topk_params &p, i64 r
                             const Threshold &t)
 {
     const Exponent exponent = exponent_near(key_value(t.max), row_temperature(p, row));
-    const Filter filter = {Element::bound(t.low), Element::bound(t.high), t.cut};
+    const Filter filter = filter_of(t);
     TokenBounds token = {0, 0.f, 0.f};
     if constexpr (TOKEN) token = token_bounds(p, row, share.row);
-    const u32 first = warp_index() * kWarpSlots;
-    Stream stream = {{0.f, 0.f}, Element::packed_minus_infinity(), first, first + kWarpSlots, 0};
-    const u32 inner = min(share.end, share.row.count - 1); // tiles up to here hold no last vector
-    for (u32 base = share.begin; base < share.end; base += kTile) {
-        const bool is_cut = base <= filter.cut && base + kTile > filter.cut + 1;
-        const bool is_inner = (base || !share.row.lead) && base + kTile <= inner && !is_cut;
-        if (is_inner)
-            stream_tile<true>(s, share, base, filter, exponent, token, stream);
-        else
-            stream_tile<false>(s, share, base, filter, exponent, token, stream);
-    }
+    const u32 first = warp_max(warp_index()) * kWarpSlots; // the maximum: so that it lies in a uniform register
+    const WarpList list = {s.list.slot + first, s.vector + first, lane_mask_below()};
+    Stream stream = {{0.f, 0.f}, Element::packed_minus_infinity(), 0, 0};
+    stream_run(list, share, filter, exponent, token, stream);
     const float sum = warp_sum(long_sum(stream.sum));
     const u32 top = warp_max(Element::key_of_packed(stream.max)), before = TOKEN ? warp_sum(stream.before) : 0;
     if (lane_index() != 0) return;
     s.sums[warp_index()] = sum;
     s.top[warp_index()] = top;
-    s.list.count[warp_index()] = stream.next - first;
+    s.list.count[warp_index()] = stream.count;
     s.before[warp_index()] = before;
     s.tail[warp_index()] = 0;
 }
 
 // ---- candidates
 
-// The threshold as numbers: an element is a candidate if it is not less. Not for a threshold that is NaN.
-struct Bounds {
-    float low, high;
-};
-
 // Entry i of the warp's list, a vector, becomes its first candidate; further ones go to the list's end.
-QN_DEVICE void candidates_of_vector(const Shared &s, const Threshold &t, const Bounds &bounds, const Row &r,
-                                    const Binning &binning, u32 i)
+QN_DEVICE void candidates_of_vector(const Shared &s, const Filter &filter, const Row &r, const Binning &binning, u32 i)
 {
     uint4 *list = s.list.slot + warp_index() * kWarpSlots;
     const u32 v = s.vector[warp_index() * kWarpSlots + i];
     const u32 first = v * kPerVector - r.lead;
-    const float low = v <= t.cut ? bounds.low : bounds.high;
-    u32 hits = elements_at(list[i], low);
+    u32 hits = Element::which_reach(list[i], v <= filter.cut ? filter.low : filter.high);
     if (QN_UNLIKELY(v == 0 || v == r.count - 1)) hits &= inside_row(r, v);
     const Raw *elements = reinterpret_cast<const Raw *>(list + i); // [kPerVector]
     const u32 extra = hits & (hits - 1u);                          // all but the first
@@ -212,11 +276,11 @@ QN_DEVICE void candidates_of_vector(const Shared &s, const Threshold &t, const B
 QN_DEVICE bool candidates_of_list(const Shared &s, const Threshold &t, const Row &r, const Binning &binning)
 {
     const u32 listed = entries_of_warp(s.list);
-    const Bounds bounds = {key_value(max(t.low, Element::kKeyMinusInfinity)),
-                           key_value(max(t.high, Element::kKeyMinusInfinity))};
-    bool fits = s.list.count[warp_index()] <= kWarpSlots && !is_nan(bounds.low);
+    const Filter filter = filter_of(t);
+    bool fits = s.list.count[warp_index()] <= kWarpSlots && t.low < Element::kKeyNaN;
     if (fits) {
-        for (u32 i = lane_index(); i < listed; i += kWarp) candidates_of_vector(s, t, bounds, r, binning, i);
+#pragma unroll 1
+        for (u32 i = lane_index(); i < listed; i += kWarp) candidates_of_vector(s, filter, r, binning, i);
     }
     __syncwarp();
     const u32 entries = s.list.count[warp_index()] + s.tail[warp_index()];
@@ -226,42 +290,41 @@ QN_DEVICE bool candidates_of_list(const Shared &s, const Threshold &t, const Row
     return !block_any(!fits);
 }
 
-// Puts the share's candidates into bins and scans them; false if the list failed, and then the hint for exact_share is in
-// word[kListLow]. Functions of their own, for their registers; none calls another.
-QN_NOINLINE bool bin_share(const softmax_topk_params &p, i64 row, u32 begin, u32 end, u32 need)
+enum Binned { kBinned, kTooFew, kTooMany };
+
+// Puts the share's candidates into bins and scans them. This and exact_share are functions of their own, for their
+// registers; neither calls the other. The same in every thread; ends in a barrier.
+QN_NOINLINE Binned bin_share(Row row, u32 need)
 {
     const Shared s = shared_pieces();
-    const Share share = {row_of(p, row), begin, end};
     const Threshold t = *s.threshold;
     const Binning binning = binning_over(t.low, max(t.low, warp_max(s.top[lane_index() % kWarps])));
-    bool works = candidates_of_list(s, t, share.row, binning);
-    u32 low = t.low;
-    if (works) {
-        list_scan(s.list, need);
-        const bool short_of = s.list.word[kListTotal] < need;
-        works = !short_of && s.list.word[kListEnd] <= kSorted;
-        if (short_of) low = t.spare;
-    }
-    if (thread_index() == 0) s.list.word[kListLow] = low, *s.list.binning = binning;
-    __syncthreads();
-    return works;
+    if (thread_index() == 0) *s.list.binning = binning;
+    if (!candidates_of_list(s, t, row, binning)) return kTooMany;
+    list_scan(s.list, need);
+    if (s.list.word[kListTotal] < need) return kTooFew;
+    return s.list.word[kListEnd] <= kSorted ? kBinned : kTooMany;
 }
 
 // The same by the exact selection.
-QN_NOINLINE void exact_share(const softmax_topk_params &p, i64 row, u32 begin, u32 end, u32 need)
+QN_NOINLINE void exact_share(Row row, u32 begin, u32 end, u32 need, Binned why)
 {
-    const List list = shared_pieces().list;
-    const u32 hint = RANK ? list.word[kListLow] : 0;
-    __syncthreads();
-    list_exact(list, RowElements{row_of(p, row), begin, end}, need, hint);
+    const Shared s = shared_pieces();
+    if constexpr (RANK > 0) count_repair();
+    u32 hint = 0, top = Element::kKeyNaN;
+    if constexpr (RANK > 0) { // what was pushed has the largest; nothing may have been
+        hint = why == kTooFew ? s.threshold->spare : s.threshold->low;
+        top = max(s.threshold->max, warp_max(s.top[lane_index() % kWarps]));
+    }
+    list_exact(s.list, RowElements{row, begin, end}, need, hint, top);
 }
 
 // The candidates of the share, in bins: ready for winners_of_share.
-QN_DEVICE void select_share(const softmax_topk_params &p, i64 row, const Share &share, u32 need)
+QN_DEVICE void select_share(const Share &share, u32 need)
 {
-    bool works = false;
-    if constexpr (RANK > 0) works = bin_share(p, row, share.begin, share.end, need);
-    if (QN_UNLIKELY(!works)) exact_share(p, row, share.begin, share.end, need);
+    Binned binned = kTooMany;
+    if constexpr (RANK > 0) binned = bin_share(share.row, need);
+    if (QN_UNLIKELY(binned != kBinned)) exact_share(share.row, share.begin, share.end, need, binned);
 }
 
 // The `need` first elements of the share, in order.
@@ -295,19 +358,12 @@ QN_DEVICE u32 before_of_share(const Shared &s)
 
 // ---- both together
 
-QN_DEVICE void shared_clear(const Shared &s)
-{
-    for (u32 i = thread_index(); i < kBinWords; i += THREADS) s.list.bins[i] = 0;
-    if (thread_index() < kFoundWords) s.found[thread_index()] = 0;
-    __syncthreads();
-}
-
 // Threshold, stream, candidates; what winners_of_share, sum_of_share and before_of_share need is then in shared memory.
 QN_DEVICE void do_share(const Shared &s, const softmax_topk_params &p, i64 row, const Share &share, u32 need)
 {
-    const Threshold t = sample_threshold(share.row, share.begin, share.end, s.list.bins, s.edges, s.found);
+    const Threshold t = sample_threshold<kBinWords>(share.row, share.begin, share.end, s.list.bins, s.edges, s.found);
     if (thread_index() == 0) *s.threshold = t;
     stream_share(s, p, row, share, t);
     __syncthreads();
-    select_share(p, row, share, need);
+    select_share(share, need);
 }

@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/write.h"
+
 static const char *const part_names[] = {
 #define X(name) #name,
     QN_LOG_PART_LIST(X)
@@ -78,17 +80,6 @@ bool qn_log_wants(const qn_log *log, const char *part)
 }
 
 // A line that cannot be written is lost: there is nobody to tell.
-static void write_all(int fd, const char *bytes, size_t count)
-{
-    while (count > 0) {
-        ssize_t written = write(fd, bytes, count);
-        if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) return;
-        bytes += written;
-        count -= (size_t)written;
-    }
-}
-
 static void write_to_sink(const qn_sink *sink, const char *line)
 {
     char whole[QN_MESSAGE_BYTES + 64];
@@ -98,7 +89,7 @@ static void write_to_sink(const qn_sink *sink, const char *line)
     clock_gettime(CLOCK_REALTIME, &now);
     int length = snprintf(whole, sizeof whole, "quern,%lld.%06ld,%ld,%s\n", (long long)now.tv_sec, now.tv_nsec / 1000,
                           (long)getpid(), line);
-    if (length > 0 && (size_t)length < sizeof whole) write_all(sink->fd, whole, (size_t)length);
+    if (length > 0 && (size_t)length < sizeof whole) qn_write_all(sink->fd, whole, (size_t)length);
     errno = error;
 }
 

@@ -32,6 +32,7 @@
                           unsigned jit_count, CUlibraryOption *options, void **values, unsigned count))                \
     X(cuLibraryUnload, (CUlibrary library))                                                                            \
     X(cuLibraryGetKernel, (CUkernel * kernel, CUlibrary library, const char *name))                                    \
+    X(cuLibraryGetGlobal, (CUdeviceptr * address, size_t * bytes, CUlibrary library, const char *name))                \
     X(cuKernelGetFunction, (CUfunction * function, CUkernel kernel))                                                   \
     X(cuKernelGetAttribute, (int *value, CUfunction_attribute attribute, CUkernel kernel, CUdevice device))            \
     X(cuKernelSetAttribute, (CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice device))             \

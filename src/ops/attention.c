@@ -342,10 +342,10 @@ static splits splits_of(const spec_t *s, const qn_config *c, const sizes_t *n)
     return r;
 }
 
-// A split's part of a tile: sums and their two numbers, a row.
+// A split's part of a tile: sums and four numbers, a row.
 static int64_t place_bytes(const spec_t *s, const qn_config *c)
 {
-    return c->value[QN_ATTENTION_ROWS] * (s->dv + 2) * 4;
+    return c->value[QN_ATTENTION_ROWS] * (s->dv + 4) * 4;
 }
 
 // For all launches up to these sizes: also those of fewer keys, which may be cut more often, and of fewer queries.
@@ -438,6 +438,21 @@ static int64_t constant_of(const qn_kernel_plan *k, const char *name)
     return k->constants[i].value;
 }
 
+// CTAs that share a tile's splits: as many as take least time, a split being so many blocks and a start and an end a few
+// more. No bit of the results depends on it.
+static int split_ctas(const qn_config *c, const qn_device_limits *limits, const splits *r, int64_t tiles)
+{
+    enum { MOST = 256, START_AND_END = 6 };
+    int64_t room = (int64_t)limits->sm_count * c->value[QN_ATTENTION_CTAS], best = INT64_MAX;
+    int64_t most = r->most < MOST ? r->most : MOST, blocks = r->split / c->value[QN_ATTENTION_KEYS];
+    int ctas = 1;
+    for (int64_t n = 1; n <= most && r->places <= ATTENTION_TICKETS; n++) {
+        int64_t time = ceil_div(tiles * n, room) * (ceil_div(r->most, n) * blocks + START_AND_END);
+        if (time < best) best = time, ctas = (int)n;
+    }
+    return ctas;
+}
+
 static void launch(const quern_spec *base, const qn_config *config, const qn_plan *made, const qn_device_limits *limits,
                    const quern_args *base_args, size_t stage, qn_launch *out)
 {
@@ -457,7 +472,7 @@ static void launch(const quern_spec *base, const qn_config *config, const qn_pla
     if (decode) {
         splits r = splits_of(s, config, &n);
         p.split = (int)r.split, p.split_tiles = (int)r.tiles, p.split_most = (int)r.most;
-        p.split_ctas = r.places > ATTENTION_TICKETS ? 1 : r.most > 65535 ? 65535 : (int)r.most;
+        p.split_ctas = split_ctas(config, limits, &r, (int64_t)out->grid[0]);
         p.workspace = r.most > 1 ? a->workspace : NULL;
         out->grid[1] = (uint32_t)p.split_ctas;
     }

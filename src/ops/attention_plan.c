@@ -67,7 +67,9 @@ static int registers(const spec_t *s, const qn_config *c)
 {
     int tiles = value_of(c, QN_ATTENTION_ROWS) / (16 * value_of(c, QN_ATTENTION_WARPS));
     int columns = value_of(c, QN_ATTENTION_COLUMNS), pairs = (round_up((int)s->dv, 16) / 16 + columns - 1) / columns;
-    return tiles * (8 * pairs + value_of(c, QN_ATTENTION_KEYS) / columns / 2 + 12) + 52;
+    int features =
+        8 * (s->page > 0) + 4 * s->cu_q + 4 * (s->window_left >= 0) + 4 * (s->causal || s->window_right >= 0);
+    return tiles * (8 * pairs + value_of(c, QN_ATTENTION_KEYS) / columns / 2 + 12) + 52 + features;
 }
 
 // Columns of tensor memory that the native kernel for tcgen05 would take for a tile of so many rows: f32 sums of the output
@@ -268,16 +270,16 @@ typedef struct tile {
 } tile;
 
 static const tile prefill_tiles[] = {
-    {64, 128, 64, 4, 1}, {128, 64, 64, 4, 1}, {256, 64, 64, 4, 1}, {256, 64, 32, 4, 1},
-    {512, 64, 32, 4, 2}, {512, 64, 16, 4, 2}, {256, 32, 32, 2, 1}, {256, 32, 16, 2, 1},
-    {512, 32, 16, 2, 2}, {512, 16, 16, 1, 2}, {256, 16, 16, 1, 1}, {0, 0, 0, 0, 0},
+    {64, 128, 64, 4, 1}, {128, 128, 32, 4, 1}, {128, 64, 64, 4, 1}, {192, 64, 64, 4, 1}, {256, 64, 32, 4, 1},
+    {512, 64, 32, 4, 2}, {512, 64, 16, 4, 2},  {256, 32, 32, 2, 1}, {256, 32, 16, 2, 1}, {512, 32, 16, 2, 2},
+    {512, 16, 16, 1, 2}, {256, 16, 16, 1, 1},  {0, 0, 0, 0, 0},
 };
 static const tile decode_16_tiles[] = {
     {16, 16, 64, 1, 1},  {32, 16, 64, 1, 2},  {256, 16, 64, 1, 4}, {512, 16, 32, 1, 4},
     {512, 16, 16, 1, 2}, {256, 16, 32, 1, 1}, {256, 16, 16, 1, 1}, {0, 0, 0, 0, 0},
 };
 static const tile decode_64_tiles[] = {
-    {128, 64, 64, 4, 1}, {256, 64, 64, 4, 1}, {256, 64, 32, 4, 1}, {512, 64, 32, 4, 2},
+    {128, 64, 64, 4, 1}, {192, 64, 64, 4, 1}, {256, 64, 32, 4, 1}, {512, 64, 32, 4, 2},
     {512, 64, 16, 4, 2}, {256, 32, 32, 2, 1}, {256, 32, 16, 2, 1}, {512, 32, 16, 2, 2},
     {512, 16, 16, 1, 2}, {256, 16, 16, 1, 1}, {0, 0, 0, 0, 0},
 };

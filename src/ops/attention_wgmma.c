@@ -174,22 +174,22 @@ static bool make_maps(const spec_t *s, const qn_config *c, const qn_driver *driv
            encode(driver, s, p->v, &p->v_stride, &v, value_of(c, QN_ATTENTION_KEYS), &w->v);
 }
 
-static bool stays(const spec_t *s, const qn_config *c, const attention_params *p)
+// Whether CTAs stay and take one item after another: that saves their starts, but they drift apart, and with many keys of
+// many columns neighbours that read the same blocks at the same time are worth more.
+static bool stays(const spec_t *s, const attention_params *p)
 {
-    return value_of(c, QN_ATTENTION_COLUMNS) == 1 && !s->cu_q && (s->dv <= 192 || p->Sk <= 4096);
+    return !s->cu_q && (s->dv <= 128 || p->Sk <= 4096);
 }
 
-// Tiles of a sequence under a causal limit make pairs of equal work. With items of equal work, and few blocks each, CTAs
-// that stay and take one after another save their starts.
-static void set_items(const spec_t *s, const qn_config *c, const qn_device_limits *limits, attention_wgmma_params *w,
-                      qn_launch *out)
+// Tiles of a sequence under a causal limit make pairs of equal work.
+static void set_items(const spec_t *s, const qn_device_limits *limits, attention_wgmma_params *w, qn_launch *out)
 {
     const attention_params *p = &w->p;
     bool pairs = (s->causal || s->window_right >= 0) && s->window_left < 0 && !s->cu_q && p->tiles > 1;
     w->pairs = pairs ? (p->tiles + 1) / 2 : 0;
     w->items = (int)(pairs ? out->grid[0] / (unsigned)p->tiles * (unsigned)w->pairs : out->grid[0]);
     out->grid[0] = (uint32_t)w->items;
-    if (stays(s, c, p) && w->items > limits->sm_count) out->grid[0] = (uint32_t)limits->sm_count;
+    if (stays(s, p) && w->items > limits->sm_count) out->grid[0] = (uint32_t)limits->sm_count;
 }
 
 bool qn_attention_wgmma_launch(const spec_t *s, const qn_config *c, const qn_device_limits *limits,
@@ -197,6 +197,6 @@ bool qn_attention_wgmma_launch(const spec_t *s, const qn_config *c, const qn_dev
 {
     attention_wgmma_params *w = (attention_wgmma_params *)(void *)out->params;
     w->p = *p;
-    set_items(s, c, limits, w, out);
+    set_items(s, limits, w, out);
     return make_maps(s, c, limits->driver, w, queries);
 }

@@ -249,6 +249,7 @@ static quern_status plan(const quern_spec *base, const qn_arch *arch, const qn_c
     } else if (config->value[PLAN] == PLAN_BLOCK) {
         QN_TRY(check_block(s, arch, config));
         k->template_path = "gate/block.cu";
+        qn_plan_constant(k, "GATE_AT", 0);
         k->threads = block_threads(s);
         k->dynamic_shared = block_shared(s);
     } else {

@@ -113,7 +113,7 @@ static const qn_name plan_names[] = {{"fused", PLAN_FUSED}, {NULL, 0}};
 enum knob { PLAN, WARPS, SHARES, KNOBS };
 static const qn_knob knobs[] = {
     [PLAN] = {"plan", {PLAN_FUSED}, 1, plan_names, "how rows are dealt to CTAs"},
-    [WARPS] = {"warps", {8, 10, 12, 16}, 4, NULL, "warps a CTA"},
+    [WARPS] = {"warps", {8, 12}, 2, NULL, "warps a CTA"},
     [SHARES] = {"shares", {1, 2, 4, 8, 16, 32, 64, 128}, 8, NULL, "CTAs a row"},
 };
 
@@ -173,7 +173,7 @@ static quern_status check(const quern_spec *base)
 
 // ---- the plan "fused" (fused.cu)
 
-enum { TICKETS = 1024, MOST_IN_BIN = 64, WORDS = 10, SLACK = 16, MOST_CTAS = TICKETS };
+enum { TICKETS = 1024, MOST_IN_BIN = 64, WORDS = 12, SLACK = 16, MOST_CTAS = TICKETS };
 
 static int64_t ceil_div(int64_t a, int64_t b)
 {
@@ -190,7 +190,7 @@ static int64_t local_k(const spec_t *s, int64_t shares)
 
 static int64_t room(const spec_t *s, int64_t shares)
 {
-    return local_k(s, shares) + SLACK;
+    return (local_k(s, shares) + SLACK + 1) / 2 * 2;
 }
 
 static int64_t columns_of(const spec_t *s)
@@ -210,7 +210,7 @@ static int64_t shared_bytes(const spec_t *s, const qn_config *c, int64_t capacit
     int64_t threads = 32 * c->value[WARPS], bins = ceil_div(2048, threads) * threads, sorted = 32;
     while (sorted < s->k) sorted *= 2;
     int64_t fragments = query_shared ? fragment_count(s) : 1;
-    return 8 * (capacity + sorted + MOST_IN_BIN + fragments + c->value[SHARES] + 2 * (columns_of(s) / 2 + 1)) +
+    return 8 * (capacity + sorted + MOST_IN_BIN + fragments + c->value[SHARES] + 3 * (columns_of(s) / 2 + 1)) +
            4 * (bins + c->value[WARPS] + WORDS + 1);
 }
 
@@ -326,7 +326,7 @@ static void choose(const quern_spec *base, const qn_arch *arch, size_t bucket, q
     qn_plan made;
     memset(config, 0, sizeof *config);
     config->value[PLAN] = PLAN_FUSED;
-    config->value[WARPS] = is_integer((const spec_t *)base) ? 10 : 8;
+    config->value[WARPS] = 12;
     while (shares < 128 && T * shares * 2 <= arch->sm_count + 4 && length / (shares * 2) >= 128) shares *= 2;
     for (config->value[SHARES] = (int32_t)shares; config->value[SHARES] > 1; config->value[SHARES] /= 2)
         if (plan(base, arch, config, &made) == QUERN_OK) return;
@@ -345,7 +345,7 @@ static size_t workspace(const quern_spec *spec, const qn_config *config, const v
     int64_t rows = ((const sizes_t *)at_most)->T, shares = config->value[SHARES];
     if (shares == 1 || rows == 0) return 0;
     if (rows > most_rows(config)) rows = most_rows(config);
-    return 4 * TICKETS + 8 * (size_t)(rows * shares * (1 + room(s, shares)));
+    return 4 * TICKETS + 8 * (size_t)(rows * shares * (2 + room(s, shares)));
 }
 
 // Entries that a row can have.
@@ -418,8 +418,8 @@ static void fill_keys(const spec_t *s, const args_t *a, indexer_params *p)
     uint64_t values = (uintptr_t)p->keys | (uint64_t)p->keys_stride | (uint64_t)p->keys_stride_entry;
     uint64_t scales =
         s->page ? values | (uint64_t)(s->page * value) : (uintptr_t)p->key_scale | (uint64_t)p->key_scale_stride;
-    p->values_aligned = (values & (vector - 1)) == 0;
-    p->scales_aligned = (scales & 3) == 0;
+    bool words_of_scales = !heads && (s->layout == QUERN_INDEXER_FP8_SHARED || s->C / 32 % 4 == 0); // else bytes
+    p->keys_aligned = (values & (vector - 1)) == 0 && (!words_of_scales || (scales & 3) == 0);
 }
 
 static void launch(const quern_spec *base, const qn_config *config, const qn_plan *made, const qn_device_limits *limits,

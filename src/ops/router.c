@@ -5,13 +5,14 @@
 //
 //   rows       whole rows of w a CTA, f32 fma; one to four tokens
 //   fragments  tensor cores, operands from memory into registers; few tokens, 16-bit types, w [E, D]
-//   wide       tensor cores of sm_90a on tiles of 64 tokens; 16-bit types, w [E, D]
+//   wide       tensor cores of sm_90a, a slice of D in shared memory at once; 17 to 64 tokens, 16-bit types, w [E, D]
+//   deep       tensor cores of sm_90a, a ring of blocks of D; more tokens, 16-bit types, w [E, D]
 //   tiles      tensor cores, operands through shared memory; 16-bit types, any layout
 //   exact      f32 fma, operands through shared memory; any types, any layout
 //
 // A plan's stages, of which a launch skips some:
-//   PARTS, GATE_OF_PARTS  one kernel: all of it in one launch where its CTAs are resident together and N is at most
-//                         MOST_WHOLE, else first its partial sums, then its gate
+//   PARTS, GATE_OF_PARTS  partial sums and the gate: in one launch of the first kernel where its CTAs are resident
+//                         together and N is at most MOST_WHOLE, else the gate by gather.cu
 //   LOGITS, GATE          sums through all of D, then a kernel of the family gate
 // batch_invariant has all four, which add in the same order.
 #include <float.h>
@@ -81,21 +82,35 @@ static const qn_tensor tensors[] = {
 #undef AT
 // clang-format on
 
-enum { PLAN_ROWS = 1, PLAN_FRAGMENTS, PLAN_WIDE, PLAN_TILES, PLAN_EXACT };
-static const qn_name plan_names[] = {{"rows", PLAN_ROWS},   {"fragments", PLAN_FRAGMENTS}, {"wide", PLAN_WIDE},
-                                     {"tiles", PLAN_TILES}, {"exact", PLAN_EXACT},         {NULL, 0}};
+enum { PLAN_ROWS = 1, PLAN_FRAGMENTS, PLAN_WIDE, PLAN_DEEP, PLAN_TILES, PLAN_EXACT };
+static const qn_name plan_names[] = {{"rows", PLAN_ROWS},
+                                     {"fragments", PLAN_FRAGMENTS},
+                                     {"wide", PLAN_WIDE},
+                                     {"deep", PLAN_DEEP},
+                                     {"tiles", PLAN_TILES},
+                                     {"exact", PLAN_EXACT},
+                                     {NULL, 0}};
 enum { SUMS_PARTS = 1, SUMS_WHOLE };
 static const qn_name sums_names[] = {{"parts", SUMS_PARTS}, {"whole", SUMS_WHOLE}, {NULL, 0}};
 
 enum knob { PLAN, SUMS, TOKENS, EXPERTS, SLICES, CHUNK, STAGES, GATE, KNOBS };
 static const qn_knob knobs[] = {
-    [PLAN] = {"plan", {PLAN_ROWS, PLAN_FRAGMENTS, PLAN_WIDE, PLAN_TILES, PLAN_EXACT}, 5, plan_names, "how products are made"},
-    [SUMS] = {"sums", {SUMS_PARTS, SUMS_WHOLE}, 2, sums_names, "parts: partial sums, gated by the same kernel; whole: logits, then a gate kernel"},
+    [PLAN] = {"plan",
+              {PLAN_ROWS, PLAN_FRAGMENTS, PLAN_WIDE, PLAN_DEEP, PLAN_TILES, PLAN_EXACT},
+              6,
+              plan_names,
+              "how products are made"},
+    [SUMS] = {"sums",
+              {SUMS_PARTS, SUMS_WHOLE},
+              2,
+              sums_names,
+              "parts: partial sums, gated by the same kernel; whole: logits, then a gate kernel"},
     [TOKENS] = {"tokens", {1, 2, 4, 8, 16, 32, 64, 128}, 8, NULL, "of a tile"},
-    [EXPERTS] = {"experts", {1, 2, 3, 4, 6, 8, 16, 24, 32, 48, 64, 96, 128}, 13, NULL, "of a tile"},
+    [EXPERTS] = {"experts", {1, 2, 3, 4, 6, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256}, 15, NULL, "of a tile"},
     [SLICES] = {"slices", {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16}, 15, NULL, "of D"},
     [CHUNK] = {"chunk", {32, 64, 128, 256}, 4, NULL, "fragments: elements of D a warp"},
-    [STAGES] = {"stages", {2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16}, 11, NULL, "tiles, exact, wide: blocks of D in shared memory"},
+    [STAGES] =
+        {"stages", {2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16}, 11, NULL, "tiles, exact, deep: blocks of D in shared memory"},
     [GATE] = {"gate", {1, 2, 3, 4}, 4, NULL, "whole: the gate's own choice for up to 512, 1024, 8192, more tokens"},
 };
 
@@ -180,97 +195,130 @@ static int gate_registers(const spec_t *s)
 // ---- the plans' numbers
 
 typedef struct shape {
-    int threads, shared, registers; // registers: about what a thread needs; with less the compiler would spill
-    int units;                      // rows
-    int groups;                     // wide
-    int multiply_warps;             // fragments
-    int block, warps_m, warps_n;    // tiles, exact
+    int threads, registers;      // registers: about what a thread needs; with less the compiler would spill
+    int shared, gate_at;         // bytes; where the gate's pieces begin, behind those of the products
+    int units;                   // rows
+    int groups;                  // wide, deep
+    int multiply_warps;          // fragments
+    int block, warps_m, warps_n; // tiles, exact
 } shape;
 
-static shape rows_shape(const spec_t *s, const qn_config *c, cut d)
+// Threads for the gate, in a kernel that has one.
+static int gate_part(const spec_t *s, bool fused)
+{
+    return fused ? gate_threads(s) : 32;
+}
+
+static shape rows_shape(const spec_t *s, const qn_config *c, cut d, bool fused)
 {
     shape n = {.units = 1};
     int eights = d.slice / 8, vectors = bytes_of(s->w) / 2; // 16 bytes of w for 8 elements
     while (eights > 512 * n.units && n.units * c->value[EXPERTS] * vectors < 12) n.units++;
     int64_t threads = round_up(ceil_div(eights, n.units), 32);
-    n.threads = (int)most_of(most_of(gate_threads(s), least_of(threads, 512)), 64);
+    n.threads = (int)most_of(most_of(gate_part(s, fused), least_of(threads, 512)), 64);
     int sums = c->value[EXPERTS] * c->value[TOKENS];
-    n.shared = (int)most_of(gate_shared(s, n.threads, d.slices), round_up(sums * (n.threads / 32) * 4, 16));
+    n.shared = sums * (n.threads / 32) * 4;
     n.registers = n.units * (c->value[EXPERTS] * vectors + bytes_of(s->in) / 2) * 4 + sums + 40;
     return n;
 }
 
-static shape fragments_shape(const spec_t *s, const qn_config *c, cut d)
+static shape fragments_shape(const spec_t *s, const qn_config *c, cut d, bool fused)
 {
     shape n = {.multiply_warps = (int)ceil_div(d.slice, c->value[CHUNK])};
     int blocks = c->value[CHUNK] / 32, columns = c->value[EXPERTS] / 8;
     int pitch = c->value[EXPERTS] == 32 ? 40 : c->value[EXPERTS] == 16 ? 24 : c->value[EXPERTS];
-    n.threads = (int)most_of(gate_threads(s), n.multiply_warps * 32);
-    n.shared = (int)most_of(gate_shared(s, n.threads, d.slices), n.multiply_warps * c->value[TOKENS] * pitch * 4);
+    n.threads = (int)most_of(gate_part(s, fused), n.multiply_warps * 32);
+    n.shared = n.multiply_warps * c->value[TOKENS] * pitch * 4;
     n.registers = blocks * (columns + 2) * 4 + columns * 4 + 36;
     return n;
 }
 
 // All blocks of a slice lie in shared memory at once.
-static shape wide_shape(const spec_t *s, const qn_config *c, cut d)
+static shape wide_shape(const spec_t *s, const qn_config *c, cut d, bool fused)
 {
     int blocks = d.slice / 64, experts = c->value[EXPERTS];
     shape n = {.groups = (int)least_of(most_of(ceil_div(s->E, 128), 2), 3)}; // more are slower
     if (n.groups > blocks) n.groups = blocks;
-    n.threads = (int)most_of(gate_threads(s), n.groups * 128);
+    n.threads = (int)most_of(gate_part(s, fused), n.groups * 128);
     n.shared = blocks * (64 + experts) * 128 + (int)most_of((n.groups - 1) * experts * 256, 4);
-    n.shared = (int)most_of(n.shared, gate_shared(s, n.threads, d.slices));
     n.registers = experts / 2 + 56;
     return n;
 }
 
 static int ring_bytes(const spec_t *s, const qn_config *c, int block, int stages)
 {
-    return stages * block * (c->value[TOKENS] * bytes_of(s->in) + c->value[EXPERTS] * bytes_of(s->w));
+    int bytes = stages * block * (c->value[TOKENS] * bytes_of(s->in) + c->value[EXPERTS] * bytes_of(s->w));
+    return (int)round_up(bytes, 1024);
 }
 
-static shape tiles_shape(const spec_t *s, const qn_config *c, cut d, bool whole)
+static shape deep_shape(const spec_t *s, const qn_config *c, cut d, bool whole, bool fused)
+{
+    shape n = {.block = 64, .groups = c->value[TOKENS] / 64};
+    n.threads = (int)most_of(gate_part(s, fused), n.groups * 128);
+    n.shared = ring_bytes(s, c, n.block, c->value[STAGES]);
+    n.registers = c->value[EXPERTS] / 2 + 60;
+    return n;
+}
+
+static shape tiles_shape(const spec_t *s, const qn_config *c, cut d, bool whole, bool fused)
 {
     int tokens = c->value[TOKENS], experts = c->value[EXPERTS], folds = whole && d.slices > 1 ? 3 : 1;
     shape n = {.block = 64, .warps_m = tokens >= 64 ? 2 : (int)most_of(tokens / 16, 1)};
     if (tokens >= 128 && experts < 128) n.warps_m = 4;
     n.warps_n = (int)least_of(8 / n.warps_m, most_of(experts / 8, 1));
     int columns = experts / n.warps_n / 8, rows = tokens / n.warps_m / 16;
-    n.threads = (int)most_of(whole ? 32 : gate_threads(s), most_of(32 * n.warps_m * n.warps_n, 128));
+    n.threads = (int)most_of(gate_part(s, fused), most_of(32 * n.warps_m * n.warps_n, 128));
     n.shared = ring_bytes(s, c, n.block, c->value[STAGES]);
-    if (!whole) n.shared = (int)most_of(n.shared, gate_shared(s, n.threads, d.slices));
     n.registers = rows * columns * 4 * folds + columns * 2 + 48;
     return n;
 }
 
-static shape exact_shape(const spec_t *s, const qn_config *c, cut d, bool whole)
+static shape exact_shape(const spec_t *s, const qn_config *c, cut d, bool whole, bool fused)
 {
     int tokens = c->value[TOKENS], experts = c->value[EXPERTS], folds = whole && d.slices > 1 ? 3 : 1;
     shape n = {.block = 32, .warps_m = tokens >= 64 ? 2 : 1};
     n.warps_n = (int)least_of(8 / n.warps_m, most_of(experts / 8, 1));
     int columns = experts / n.warps_n / 4, rows = tokens / n.warps_m / 8;
-    n.threads = (int)most_of(whole ? 32 : gate_threads(s), most_of(32 * n.warps_m * n.warps_n, 128));
+    n.threads = (int)most_of(gate_part(s, fused), most_of(32 * n.warps_m * n.warps_n, 128));
     n.shared = ring_bytes(s, c, n.block, c->value[STAGES]);
-    if (!whole) n.shared = (int)most_of(n.shared, gate_shared(s, n.threads, d.slices));
     n.registers = rows * columns * folds + columns * 8 + 60;
     return n;
 }
 
-static shape shape_of(const spec_t *s, const qn_config *c, bool whole)
+// Of the products alone.
+static shape products_of(const spec_t *s, const qn_config *c, bool whole, bool fused)
 {
     cut d = cut_of(s, c);
     switch (c->value[PLAN]) {
     case PLAN_ROWS:
-        return rows_shape(s, c, d);
+        return rows_shape(s, c, d, fused);
     case PLAN_FRAGMENTS:
-        return fragments_shape(s, c, d);
+        return fragments_shape(s, c, d, fused);
     case PLAN_WIDE:
-        return wide_shape(s, c, d);
+        return wide_shape(s, c, d, fused);
+    case PLAN_DEEP:
+        return deep_shape(s, c, d, whole, fused);
     case PLAN_EXACT:
-        return exact_shape(s, c, d, whole);
+        return exact_shape(s, c, d, whole, fused);
     default:
-        return tiles_shape(s, c, d, whole);
+        return tiles_shape(s, c, d, whole, fused);
     }
+}
+
+// whole: through all of D; fused: with the gate.
+static shape shape_of(const spec_t *s, const qn_config *c, bool whole, bool fused)
+{
+    shape n = products_of(s, c, whole, fused);
+    n.shared = n.gate_at = (int)round_up(n.shared, 16);
+    if (fused) n.shared += gate_shared(s, n.threads, cut_of(s, c).slices);
+    if (fused) n.registers = (int)most_of(n.registers, gate_registers(s));
+    return n;
+}
+
+static bool has_room(const qn_arch *arch, const shape *n)
+{
+    return n->threads <= 1024 && n->multiply_warps <= 32 && n->shared <= arch->shared_cta &&
+           round_up(n->registers, 8) * round_up(n->threads, 128) <= arch->registers_sm;
 }
 
 // ---- the gate that follows logits
@@ -308,15 +356,17 @@ static int tokens_of_gate(const qn_kernel_plan *k)
 
 // ---- plan
 
-static void write_entry(const spec_t *s, const qn_config *c, bool whole, char *entry)
+static void write_entry(const spec_t *s, const qn_config *c, const char *what, char *entry)
 {
     char groups[24] = "";
     if (is_grouped(s)) snprintf(groups, sizeof groups, "_g%dof%d", (int)s->topk_group, (int)s->n_group);
     snprintf(entry, QN_MAX_ENTRY, "quern_router_d%d_e%d_%s%s%s%s_k%d%s%s%s%s%s_%s%dx%dx%d", (int)s->D, (int)s->E,
              word_of(type_names, s->in), s->in == s->w ? "" : "_", s->in == s->w ? "" : word_of(type_names, s->w),
              s->w_layout == QUERN_W_DE ? "_de" : "", (int)s->K,
-             s->act == QUERN_ACT_SQRT_SOFTPLUS ? "" : s->act == QUERN_ACT_SIGMOID ? "_sigmoid" : "_softmax",
-             s->bias && !s->given_ids ? "_bias" : "", groups, s->renormalize ? "" : "_raw", whole ? "_logits" : "",
+             s->act == QUERN_ACT_SQRT_SOFTPLUS ? ""
+             : s->act == QUERN_ACT_SIGMOID     ? "_sigmoid"
+                                               : "_softmax",
+             s->bias && !s->given_ids ? "_bias" : "", groups, s->renormalize ? "" : "_raw", what,
              word_of(plan_names, c->value[PLAN]), c->value[TOKENS], c->value[EXPERTS], cut_of(s, c).slices);
 }
 
@@ -342,14 +392,13 @@ static void add_spec_constants(const spec_t *s, qn_kernel_plan *k)
 
 static void add_plan_constants(const spec_t *s, const qn_config *c, const shape *n, bool whole, qn_kernel_plan *k)
 {
-    static const char *const path[] = {[PLAN_ROWS] = "router/rows.cu",
-                                       [PLAN_FRAGMENTS] = "router/fragments.cu",
-                                       [PLAN_WIDE] = "router/wide.cu",
-                                       [PLAN_TILES] = "router/tiles.cu",
-                                       [PLAN_EXACT] = "router/exact.cu"};
+    static const char *const path[] = {
+        [PLAN_ROWS] = "router/rows.cu", [PLAN_FRAGMENTS] = "router/fragments.cu", [PLAN_WIDE] = "router/wide.cu",
+        [PLAN_DEEP] = "router/deep.cu", [PLAN_TILES] = "router/tiles.cu",         [PLAN_EXACT] = "router/exact.cu"};
     cut d = cut_of(s, c);
     k->template_path = path[c->value[PLAN]];
     qn_plan_constant(k, "LOGITS", whole);
+    qn_plan_constant(k, "GATE_AT", n->gate_at);
     qn_plan_constant(k, "TOKENS", c->value[TOKENS]);
     qn_plan_constant(k, "EXPERTS", c->value[EXPERTS]);
     qn_plan_constant(k, "SLICES", d.slices);
@@ -365,8 +414,12 @@ static void add_plan_constants(const spec_t *s, const qn_config *c, const shape 
         qn_plan_constant(k, "BLOCK", n->block);
         qn_plan_constant(k, "STAGES", c->value[STAGES]);
         qn_plan_constant(k, "W_LAYOUT", s->w_layout == QUERN_W_DE);
-        qn_plan_constant(k, "WARPS_M", n->warps_m);
-        qn_plan_constant(k, "WARPS_N", n->warps_n);
+        if (c->value[PLAN] == PLAN_DEEP) {
+            qn_plan_constant(k, "GROUPS", n->groups);
+        } else {
+            qn_plan_constant(k, "WARPS_M", n->warps_m);
+            qn_plan_constant(k, "WARPS_N", n->warps_n);
+        }
     }
 }
 
@@ -374,8 +427,8 @@ static quern_status check_spec(const spec_t *s, const qn_arch *arch, const qn_co
 {
     int p = c->value[PLAN];
     const char *word = word_of(plan_names, p);
-    if (p == PLAN_WIDE && !arch->has_wgmma)
-        return qn_fail(QUERN_NO_PLAN, "plan=wide: %s (%d) has no wgmma, sm_90a has", arch->name, arch->cc);
+    if ((p == PLAN_WIDE || p == PLAN_DEEP) && !arch->has_wgmma)
+        return qn_fail(QUERN_NO_PLAN, "plan=%s: %s (%d) has no wgmma, sm_90a has", word, arch->name, arch->cc);
     if (p != PLAN_ROWS && p != PLAN_EXACT && !is_half(s)) {
         return qn_fail(QUERN_NO_PLAN, "plan=%s: in=%s and w=%s, tensor cores take one 16-bit type (of 2 bytes)", word,
                        word_of(type_names, s->in), word_of(type_names, s->w));
@@ -384,33 +437,45 @@ static quern_status check_spec(const spec_t *s, const qn_arch *arch, const qn_co
         return qn_fail(QUERN_NO_PLAN, "plan=%s: w is [D, E] (w_layout %d), it must be [E, D]", word, s->w_layout);
     if (p != PLAN_TILES && p != PLAN_EXACT && s->batch_invariant)
         return qn_fail(QUERN_NO_PLAN, "plan=%s: batch_invariant=1 needs tiles or exact", word);
-    if (c->value[SUMS] == SUMS_WHOLE && p != PLAN_TILES && p != PLAN_EXACT)
+    if (c->value[SUMS] == SUMS_WHOLE && p < PLAN_DEEP)
         return qn_fail(QUERN_NO_PLAN, "plan=%s sums=whole: it has up to %d tokens in parts", word, MOST_WHOLE);
     return QUERN_OK;
 }
 
+// The tiles that each plan has.
+typedef struct tile_range {
+    int tokens[2], experts[2];
+} tile_range;
+static const tile_range tiles_of_plan[] = {
+    [PLAN_ROWS] = {{1, 4}, {1, 8}},       [PLAN_FRAGMENTS] = {{8, 64}, {8, 32}}, [PLAN_WIDE] = {{64, 64}, {8, 64}},
+    [PLAN_DEEP] = {{64, 128}, {32, 256}}, [PLAN_TILES] = {{16, 128}, {16, 128}}, [PLAN_EXACT] = {{8, 64}, {16, 64}}};
+
+static bool is_tile(const qn_config *c)
+{
+    int p = c->value[PLAN], t = c->value[TOKENS], e = c->value[EXPERTS];
+    const tile_range *range = &tiles_of_plan[p];
+    bool eights = p == PLAN_ROWS || e % 8 == 0, powers = p < PLAN_TILES || (e & (e - 1)) == 0;
+    return t >= range->tokens[0] && t <= range->tokens[1] && e >= range->experts[0] && e <= range->experts[1] &&
+           eights && powers;
+}
+
 static quern_status check_tile(const qn_config *c)
 {
-    static const struct {
-        int tokens[2], experts[2];
-    } range[] = {[PLAN_ROWS] = {{1, 4}, {1, 8}},
-                 [PLAN_FRAGMENTS] = {{8, 64}, {8, 32}},
-                 [PLAN_WIDE] = {{64, 64}, {8, 64}},
-                 [PLAN_TILES] = {{16, 128}, {16, 128}},
-                 [PLAN_EXACT] = {{8, 64}, {16, 64}}};
-    int p = c->value[PLAN], t = c->value[TOKENS], e = c->value[EXPERTS];
-    bool eights = p == PLAN_ROWS || e % 8 == 0, powers = p < PLAN_TILES || (e & (e - 1)) == 0;
-    if (t >= range[p].tokens[0] && t <= range[p].tokens[1] && e >= range[p].experts[0] && e <= range[p].experts[1] &&
-        eights && powers)
-        return QUERN_OK;
+    int p = c->value[PLAN];
+    const tile_range *range = &tiles_of_plan[p];
+    if (is_tile(c)) return QUERN_OK;
     return qn_fail(QUERN_NO_PLAN, "plan=%s tokens=%d experts=%d: it has tiles of %d … %d tokens and %d … %d experts%s",
-                   word_of(plan_names, p), t, e, range[p].tokens[0], range[p].tokens[1], range[p].experts[0],
-                   range[p].experts[1], p >= PLAN_TILES ? ", a power of two" : p == PLAN_ROWS ? "" : ", in eights");
+                   word_of(plan_names, p), c->value[TOKENS], c->value[EXPERTS], range->tokens[0], range->tokens[1],
+                   range->experts[0], range->experts[1],
+                   p >= PLAN_TILES  ? ", a power of two"
+                   : p == PLAN_ROWS ? ""
+                                    : ", in eights");
 }
 
 static quern_status check_sm(const qn_arch *arch, const qn_config *c, const shape *n)
 {
     const char *word = word_of(plan_names, c->value[PLAN]);
+    if (has_room(arch, n)) return QUERN_OK;
     if (n->threads > 1024 || n->multiply_warps > 32)
         return qn_fail(QUERN_NO_PLAN, "plan=%s: %d threads a CTA, 1024 at most; raise slices or chunk", word,
                        n->threads);
@@ -418,41 +483,68 @@ static quern_status check_sm(const qn_arch *arch, const qn_config *c, const shap
         return qn_fail(QUERN_NO_PLAN, "plan=%s: about %d registers for each of %d threads, %s has %d an SM", word,
                        n->registers, n->threads, arch->name, arch->registers_sm);
     }
-    if (n->shared > arch->shared_cta) {
-        return qn_fail(QUERN_NO_PLAN, "plan=%s needs %d bytes of shared memory, %s has %d a CTA", word, n->shared,
-                       arch->name, arch->shared_cta);
-    }
-    return QUERN_OK;
+    return qn_fail(QUERN_NO_PLAN, "plan=%s needs %d bytes of shared memory, %s has %d a CTA", word, n->shared,
+                   arch->name, arch->shared_cta);
 }
 
-static quern_status plan_kernel(const spec_t *s, const qn_arch *arch, const qn_config *c, bool whole, qn_kernel_plan *k)
+static quern_status plan_kernel(const spec_t *s, const qn_arch *arch, const qn_config *c, bool whole, bool fused,
+                                qn_kernel_plan *k)
 {
-    shape n = shape_of(s, c, whole);
-    if (!whole) n.registers = (int)most_of(n.registers, gate_registers(s));
+    shape n = shape_of(s, c, whole, fused);
     QN_TRY(check_sm(arch, c, &n));
     k->threads = n.threads;
     k->min_ctas = 1;
     k->cluster = 1;
     k->dynamic_shared = n.shared;
     k->params_bytes = sizeof(router_params);
-    write_entry(s, c, whole, k->entry);
+    write_entry(s, c, whole ? "_logits" : "", k->entry);
     add_spec_constants(s, k);
     add_plan_constants(s, c, &n, whole, k);
+    qn_plan_constant(k, "FUSED", fused);
     return QUERN_OK;
 }
 
-// The gate's launch of a kernel that has both may begin before that of the parts has ended.
+// The gate of partial sums as a launch of its own: a CTA a token, as many an SM as there is room for.
+static void plan_gather(const spec_t *s, const qn_arch *arch, const qn_config *c, qn_kernel_plan *k)
+{
+    cut d = cut_of(s, c);
+    int registers = (int)round_up(gate_registers(s) + 8 + (d.slices + 3) / 4 * 4, 8);
+    int by_registers = arch->registers_sm / ((int)round_up(s->E, 128) * registers);
+    k->threads = gate_threads(s);
+    k->cluster = 1;
+    k->dynamic_shared = gate_shared(s, k->threads, d.slices);
+    k->min_ctas = (int)least_of(by_registers, arch->shared_sm / (k->dynamic_shared + 1024));
+    k->min_ctas = (int)most_of(least_of(k->min_ctas, arch->max_threads_sm / k->threads), 1);
+    k->params_bytes = sizeof(router_params);
+    k->template_path = "router/gather.cu";
+    k->overlaps = arch->cc >= 90;
+    write_entry(s, c, "_gather", k->entry);
+    add_spec_constants(s, k);
+    qn_plan_constant(k, "LOGITS", 0);
+    qn_plan_constant(k, "FUSED", 1);
+    qn_plan_constant(k, "GATE_AT", 0);
+    qn_plan_constant(k, "EXPERTS", c->value[EXPERTS]);
+    qn_plan_constant(k, "SLICES", d.slices);
+    qn_plan_constant(k, "SLICE", d.slice);
+}
+
+// Many experts need many threads, for which there may be too few registers: then the sums are a kernel of their own.
+static bool is_fused(const spec_t *s, const qn_arch *arch, const qn_config *c)
+{
+    shape n = shape_of(s, c, false, true);
+    return has_room(arch, &n);
+}
+
 static quern_status plan_parts(const spec_t *s, const qn_arch *arch, const qn_config *c, qn_kernel_plan *stage)
 {
-    QN_TRY(plan_kernel(s, arch, c, false, &stage[0]));
-    stage[1] = stage[0];
-    stage[1].overlaps = arch->cc >= 90;
+    QN_TRY(plan_kernel(s, arch, c, false, is_fused(s, arch, c), &stage[0]));
+    plan_gather(s, arch, c, &stage[1]);
     return QUERN_OK;
 }
 
 static quern_status plan_logits(const spec_t *s, const qn_arch *arch, const qn_config *c, qn_kernel_plan *stage)
 {
-    QN_TRY(plan_kernel(s, arch, c, true, &stage[0]));
+    QN_TRY(plan_kernel(s, arch, c, true, false, &stage[0]));
     return plan_gate(s, arch, c, &stage[1]);
 }
 
@@ -478,7 +570,7 @@ static quern_status plan(const quern_spec *base, const qn_arch *arch, const qn_c
 
 // ---- buckets of tokens
 
-static const int64_t bucket_last[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 8192, INT32_MAX};
+static const int64_t bucket_last[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, INT32_MAX};
 
 static int64_t bucket_first(size_t bucket)
 {
@@ -495,7 +587,8 @@ static void bucket_name(size_t bucket, char *text, size_t bytes)
 
 static void bucket_sizes(size_t bucket, void *out)
 {
-    static const int64_t typical[QN_COUNT(bucket_last)] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384};
+    static const int64_t typical[QN_COUNT(bucket_last)] = {1,   2,   4,    8,    16,   32,   64,   128,
+                                                           256, 512, 1024, 2048, 4096, 8192, 16384};
     *(sizes_t *)out = (sizes_t){sizeof(sizes_t), typical[bucket]};
 }
 
@@ -508,10 +601,14 @@ static size_t bucket_of(const void *in)
 
 // ---- choose
 
+// Of a configuration that is one of its plan: whether the device has room for its kernels.
 static bool fits(const spec_t *s, const qn_arch *arch, const qn_config *c)
 {
-    qn_plan made;
-    return plan(&s->base, arch, c, &made) == QUERN_OK;
+    const bool whole = c->value[SUMS] == SUMS_WHOLE;
+    if (!is_tile(c)) return false;
+    shape one = shape_of(s, c, whole, !whole && is_fused(s, arch, c)), other = one;
+    if (s->batch_invariant) other = shape_of(s, c, true, false);
+    return has_room(arch, &one) && has_room(arch, &other);
 }
 
 // As many blocks in flight as a slice has and shared memory holds.
@@ -553,7 +650,7 @@ static int64_t cost_of(const spec_t *s, const qn_config *c)
 static bool choose_tile(const spec_t *s, const qn_arch *arch, const qn_config *first, const int *experts, size_t count,
                         int64_t token_tiles, qn_config *best)
 {
-    const int most_slices = first->value[PLAN] == PLAN_TILES || first->value[PLAN] == PLAN_EXACT ? MOST_SLICES : 8;
+    const int most_slices = first->value[PLAN] >= PLAN_DEEP ? MOST_SLICES : 8;
     int64_t least = INT64_MAX;
     for (size_t i = 0; i < count; i++) {
         for (size_t k = 0; k < knobs[SLICES].choice_count; k++) {
@@ -563,9 +660,11 @@ static bool choose_tile(const spec_t *s, const qn_arch *arch, const qn_config *f
             int64_t ctas = token_tiles * ceil_div(pitch_of(s), experts[i]) * d.slices;
             if (d.slices != c.value[SLICES] || (ctas > arch->sm_count && d.slices > 1)) continue;
             if (d.slices > most_slices) continue;
-            if (c.value[PLAN] >= PLAN_TILES) choose_stages(s, arch, 16, &c);
-            if (cost_of(s, &c) >= least || !fits(s, arch, &c)) continue;
-            *best = c, least = cost_of(s, &c);
+            if (c.value[PLAN] >= PLAN_DEEP) choose_stages(s, arch, 16, &c);
+            int64_t cost = cost_of(s, &c) * ceil_div(ctas, arch->sm_count);
+            if (token_tiles == 1 && !is_fused(s, arch, &c)) cost += 25000; // a launch more
+            if (cost >= least || !fits(s, arch, &c)) continue;
+            *best = c, least = cost;
         }
     }
     return least != INT64_MAX;
@@ -586,6 +685,18 @@ static bool choose_wide(const spec_t *s, const qn_arch *arch, qn_config *best)
     return choose_tile(s, arch, &first, experts, QN_COUNT(experts), 1, best);
 }
 
+static bool has_deep(const spec_t *s, const qn_arch *arch)
+{
+    return arch->has_wgmma && is_half(s) && s->w_layout == QUERN_W_ED;
+}
+
+static bool choose_deep(const spec_t *s, const qn_arch *arch, int64_t N, qn_config *best)
+{
+    static const int experts[] = {32, 48, 64, 96, 128, 192};
+    qn_config first = {.value = {[PLAN] = PLAN_DEEP, [SUMS] = SUMS_PARTS, [TOKENS] = N <= 64 ? 64 : 128}};
+    return choose_tile(s, arch, &first, experts, QN_COUNT(experts), ceil_div(N, first.value[TOKENS]), best);
+}
+
 static bool choose_ring(const spec_t *s, const qn_arch *arch, int64_t N, qn_config *best)
 {
     static const int experts[] = {16, 32, 64};
@@ -598,16 +709,17 @@ static bool choose_ring(const spec_t *s, const qn_arch *arch, int64_t N, qn_conf
 static void choose_whole(const spec_t *s, const qn_arch *arch, size_t bucket, qn_config *c)
 {
     static const int tiles[][2] = {{128, 128}, {128, 64}, {64, 64}, {64, 32}, {32, 32}, {16, 32}, {16, 16}};
-    const int64_t N = bucket_last[bucket] == INT32_MAX ? 16384 : bucket_last[bucket] == 8192 ? 4096 : bucket_last[bucket];
+    const int64_t N = least_of(bucket_last[bucket], 16384);
     for (size_t i = 0; i < QN_COUNT(tiles); i++) {
         bool is_last = i + 1 == QN_COUNT(tiles);
         memset(c, 0, sizeof *c);
-        c->value[PLAN] = is_half(s) ? PLAN_TILES : PLAN_EXACT, c->value[SUMS] = SUMS_WHOLE;
+        c->value[PLAN] = has_deep(s, arch) && tiles[i][0] >= 64 ? PLAN_DEEP : is_half(s) ? PLAN_TILES : PLAN_EXACT;
+        c->value[SUMS] = SUMS_WHOLE;
         c->value[TOKENS] = tiles[i][0], c->value[EXPERTS] = tiles[i][1], c->value[SLICES] = 1;
         c->value[GATE] = N <= 512 ? 1 : N <= 1024 ? 2 : N <= 8192 ? 3 : 4;
         int64_t ctas = ceil_div(N, tiles[i][0]) * ceil_div(s->E, tiles[i][1]);
-        if (!is_last && (tiles[i][1] >= 2 * s->E || 4 * ctas < 3 * arch->sm_count)) continue;
-        choose_stages(s, arch, 4, c);
+        if (!is_last && (tiles[i][1] >= 2 * s->E || 10 * ctas < 7 * arch->sm_count)) continue;
+        choose_stages(s, arch, c->value[PLAN] == PLAN_DEEP ? 6 : 4, c);
         if (fits(s, arch, c)) return;
     }
 }
@@ -627,16 +739,17 @@ static void choose(const quern_spec *base, const qn_arch *arch, size_t bucket, q
 {
     const spec_t *s = (const spec_t *)base;
     const int64_t N = bucket_last[bucket];
-    const bool rows = s->w_layout == QUERN_W_ED && N <= (s->D <= 5120 || !is_half(s) ? 4 : 2);
+    const bool rows = s->w_layout == QUERN_W_ED && N <= (is_half(s) ? 1 : 4);
     if (s->batch_invariant) {
         choose_invariant(s, arch, config);
         return;
     }
     if (rows && choose_rows(s, arch, (int)N, config)) return;
     if (N <= MOST_WHOLE && is_half(s) && s->w_layout == QUERN_W_ED) {
-        if (N > 16 && choose_wide(s, arch, config)) return;
+        if (N > 16 && arch->has_wgmma && choose_wide(s, arch, config)) return;
         if (choose_fragments(s, arch, N, config)) return;
     }
+    if (N <= 1024 && has_deep(s, arch) && choose_deep(s, arch, N, config)) return;
     if (N <= 512 && choose_ring(s, arch, N, config)) return;
     choose_whole(s, arch, bucket, config);
 }
@@ -753,13 +866,15 @@ static int64_t tiles_of(const spec_t *s, const qn_config *c, int64_t N)
     return ceil_div(N, c->value[TOKENS]) * ceil_div(pitch_of(s), c->value[EXPERTS]);
 }
 
-static void launch_parts(const spec_t *s, const qn_config *c, const qn_device_limits *limits, stage_kind kind,
-                         router_params *p, qn_launch *out)
+// fused: the kernel has a gate.
+static void launch_parts(const spec_t *s, const qn_config *c, const qn_device_limits *limits, bool fused,
+                         stage_kind kind, router_params *p, qn_launch *out)
 {
     int64_t N = p->gate.N, ctas = tiles_of(s, c, N) * cut_of(s, c).slices;
-    bool whole = N <= MOST_WHOLE && ctas <= limits->sm_count; // every CTA is resident: they may wait for each other
+    bool whole =
+        fused && N <= MOST_WHOLE && ctas <= limits->sm_count; // every CTA is resident: they may wait for each other
     if (N > MOST_WHOLE) p->words = (unsigned *)((char *)p->words + clean_bytes(s));
-    p->part = whole ? ROUTER_WHOLE : kind == PARTS ? ROUTER_MULTIPLY : ROUTER_GATE;
+    p->part = whole ? ROUTER_WHOLE : kind == PARTS ? ROUTER_PARTS : ROUTER_GATE;
     out->skip = whole && kind == GATE_OF_PARTS;
     out->grid[0] = (uint32_t)(kind == PARTS ? ctas : N);
     memcpy(out->params, p, sizeof *p);
@@ -786,7 +901,7 @@ static void launch(const quern_spec *base, const qn_config *config, const qn_pla
     out->skip = has_parts(s, config, p.gate.N) != (kind < LOGITS);
     if (out->skip) return;
     if (kind < LOGITS) {
-        launch_parts(s, config, limits, kind, &p, out);
+        launch_parts(s, config, limits, made->stage[0].threads >= gate_threads(s), kind, &p, out);
         return;
     }
     place_logits(s, &p);

@@ -268,7 +268,7 @@ static stream_numbers stream_of(const spec_t *s, const qn_config *c)
     n.sorted = (int)((s->K + s->K / 4 + 256 + 1) / 2 * 2);
     n.bins = s->K <= 512 ? 1024 : 2048;
     int bin_words = n.bins > 1056 ? n.bins : 1056, number = most_vectors(s) <= 65536 ? 2 : 4;
-    n.shared_bytes = n.slots * (16 + number) + n.sorted * 8 + (bin_words + 8 * warps + 5 + 6) * 4 + 20 + 16;
+    n.shared_bytes = n.slots * (16 + number) + n.sorted * 8 + (bin_words + 8 * warps + 4 + 6) * 4 + 20 + 16;
     return n;
 }
 
@@ -414,7 +414,7 @@ static cluster_numbers cluster_of(const spec_t *s, const qn_config *c)
     n.sorted = (int)((s->K + s->K / 4 + 256 + 1) / 2 * 2);
     n.bins = 1024;
     n.shared_bytes = ctas * ((n.list + 2) * 8 + 16 + 4) + n.list * 36 + (n.maxima + block / c->value[GROUP]) * 4 +
-                     n.sorted * 8 + (1056 + 7 * warps + 5 + 4) * 4 + 16;
+                     (n.sorted + 3) * 8 + (1056 + 7 * warps + 4 + 4) * 4 + 16;
     return n;
 }
 
@@ -422,8 +422,8 @@ static cluster_numbers cluster_of(const spec_t *s, const qn_config *c)
 static int cluster_registers(const spec_t *s, const cluster_numbers *n, const qn_config *c)
 {
     int extras = (s->temperature ? 6 : 0) + (s->token ? 8 : 0), wide = element_bytes(s) == 4;
-    if (c->value[KEEP] == KEEP_MAXIMA) return (wide ? 42 : 40) + extras + n->vectors * 3;
-    return wide ? 34 + extras + n->vectors * 4 : 40 + extras + n->vectors * 8;
+    if (c->value[KEEP] == KEEP_MAXIMA) return 40 + extras + n->vectors * 3;
+    return wide ? 38 + extras + n->vectors * 4 : 34 + extras + n->vectors * 6;
 }
 
 static quern_status plan_cluster(const spec_t *s, const qn_arch *arch, const qn_config *c, qn_kernel_plan *k)
@@ -545,11 +545,11 @@ static int block_for(const spec_t *s, int most)
 
 static quern_status plan(const quern_spec *base, const qn_arch *arch, const qn_config *config, qn_plan *out);
 
-// A CTA a row: the whole SM for it while there are SMs enough, two a SM for about one wave, small ones for many rows.
+// A CTA a row: the whole SM for it while there are SMs enough, two an SM while that is one wave, small ones for more rows.
 static void choose_rows(const spec_t *s, const qn_arch *arch, size_t bucket, qn_config *c)
 {
     const int64_t first = bucket_first(bucket), last = bucket_last[bucket];
-    const bool many = first > 4 * (int64_t)arch->sm_count;
+    const bool many = first > 2 * (int64_t)arch->sm_count;
     if (last <= arch->sm_count)
         choose_stream(s, arch, block_for(s, 1024), 1, c);
     else if (many && s->K <= 256)
@@ -675,12 +675,19 @@ static void sizes_of(const quern_args *args, void *out)
     *(sizes_t *)out = (sizes_t){sizeof(sizes_t), ((const args_t *)args)->rows};
 }
 
-// A cluster takes further rows in turn; 2^16 of them are more than enough to fill any device.
-static uint32_t ctas_of(const qn_config *c, int64_t rows)
+// A CTA or more a row. Clusters lie in rows of 2^16: 2^31 rows times a cluster's CTAs are more than one axis takes.
+static void write_grid(const qn_config *c, int64_t rows, uint32_t *grid) // [3]
 {
-    if (c->value[PLAN] == PLAN_CLUSTER) return (uint32_t)((rows < 65536 ? rows : 65536) * c->value[CLUSTER]);
-    if (c->value[PLAN] == PLAN_SPLIT && rows <= SPLIT_TICKETS) return (uint32_t)(rows * c->value[SHARES]);
-    return (uint32_t)rows;
+    const int64_t wide = 65536;
+    int64_t ctas = rows;
+    grid[1] = grid[2] = 1;
+    if (c->value[PLAN] == PLAN_CLUSTER) {
+        ctas = (rows < wide ? rows : wide) * c->value[CLUSTER];
+        grid[1] = (uint32_t)ceil_div(rows, wide);
+    } else if (c->value[PLAN] == PLAN_SPLIT && rows <= SPLIT_TICKETS) {
+        ctas = rows * c->value[SHARES];
+    }
+    grid[0] = (uint32_t)ctas;
 }
 
 static void launch(const quern_spec *base, const qn_config *config, const qn_plan *made, const qn_device_limits *limits,
@@ -704,7 +711,7 @@ static void launch(const quern_spec *base, const qn_config *config, const qn_pla
         .indices_stride = a->indices_stride_rows ? a->indices_stride_rows : s->K,
         .rows = a->rows,
     };
-    out->grid[0] = ctas_of(config, a->rows), out->grid[1] = 1, out->grid[2] = 1;
+    write_grid(config, a->rows, out->grid);
     out->skip = false;
     memcpy(out->params, &p, sizeof p);
 }

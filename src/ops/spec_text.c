@@ -170,12 +170,26 @@ static void write_field(const qn_field *field, const quern_spec *spec, qn_text *
         qn_text_putf(text, "%lld", (long long)value);
 }
 
+// Whether a field would be what it is without being said: its default, or what follows from the others.
+static bool goes_without_saying(const qn_family *family, const qn_field *field, const quern_spec *spec)
+{
+    quern_any_spec without;
+    if (field->required) return false;
+    if (qn_field_is_default(field, spec)) return true;
+    if (!family->derive || field->type == QN_REAL) return false;
+    memset(&without, 0, sizeof without);
+    memcpy(&without, spec, family->spec_bytes);
+    qn_field_put_default(field, &without);
+    family->derive(&without.base);
+    return qn_field_get(field, &without) == qn_field_get(field, spec);
+}
+
 quern_status qn_spec_write(const qn_family *family, const quern_spec *spec, qn_text *text)
 {
     qn_text_puts(text, family->name);
     for (size_t i = 0; i < family->field_count; i++) {
         const qn_field *field = &family->fields[i];
-        if (field->required || !qn_field_is_default(field, spec)) write_field(field, spec, text);
+        if (!goes_without_saying(family, field, spec)) write_field(field, spec, text);
     }
     return qn_text_check(text);
 }

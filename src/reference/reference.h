@@ -14,7 +14,8 @@ QN_FAMILIES(X)
 void qn_gate_activations(const quern_gate_spec *spec, const void *logits, double *a);
 
 // The router's dots of one token in f64, [E], before they are rounded, and (unless NULL) the sums of their terms' sizes.
-void qn_router_dots(const quern_router_spec *spec, const quern_router_args *args, int64_t token, double *dot, double *size);
+void qn_router_dots(const quern_router_spec *spec, const quern_router_args *args, int64_t token, double *dot,
+                    double *size);
 
 // What quern_<family> promises of its numbers, for comparing files: absolute differences (tolerance.c).
 double qn_tolerance_default(const quern_spec *spec, const qn_tensor *tensor, double want);

@@ -352,6 +352,15 @@ static CUresult launch(const quern_kernel *kernel, CUlaunchConfig *config, const
     return kernel->driver->cuLaunchKernelEx(config, kernel->stage.function, NULL, bytes ? packed : NULL);
 }
 
+__attribute__((noinline, cold)) static void log_launch(const quern_kernel *kernel, const CUlaunchConfig *config)
+{
+    const char *entry = kernel->stage.entry->image.entry;
+    qn_log_line(&kernel->q->log, "launch", QUERN_LOG_DEBUG,
+                "run arch=%s kernel=%s grid=%ux%ux%u threads=%ux%ux%u shared=%u spec=\"source %s\"", kernel->arch->name,
+                entry, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX, config->blockDimY,
+                config->blockDimZ, config->sharedMemBytes, entry);
+}
+
 quern_status quern_launch_packed(const quern_kernel *kernel, const quern_geometry *geometry, const void *parameters,
                                  size_t parameter_bytes, struct CUstream_st *stream)
 {
@@ -363,7 +372,10 @@ quern_status quern_launch_packed(const quern_kernel *kernel, const quern_geometr
     if (parameter_bytes && !parameters) return qn_fail(QUERN_MISSING_ARGUMENT, "parameters is NULL");
     QN_TRY(take_geometry(kernel, geometry, &config));
     CUresult result = launch(kernel, &config, parameters, stream);
-    if (result == CUDA_SUCCESS) return QUERN_OK;
+    if (result == CUDA_SUCCESS) {
+        if (__builtin_expect(kernel->q->log_launch, 0)) log_launch(kernel, &config);
+        return QUERN_OK;
+    }
     qn_driver_fail(kernel->driver, QUERN_LAUNCH_FAILED, "cuLaunchKernelEx", result);
     return qn_fail_in(QUERN_LAUNCH_FAILED, "%s, grid %u×%u×%u, threads %u×%u×%u, %u bytes of shared memory",
                       kernel->stage.entry->image.entry, config.gridDimX, config.gridDimY, config.gridDimZ,

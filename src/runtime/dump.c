@@ -16,20 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/write.h"
 #include "runtime/private.h"
-
-static bool write_all(int fd, const void *bytes, size_t count)
-{
-    const char *at = bytes;
-    while (count > 0) {
-        ssize_t written = write(fd, at, count);
-        if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) return false;
-        at += written;
-        count -= (size_t)written;
-    }
-    return true;
-}
 
 static bool put_file(const char *path, const void *bytes, size_t count)
 {
@@ -38,7 +26,7 @@ static bool put_file(const char *path, const void *bytes, size_t count)
     qn_text_putf(&beside, "%s.XXXXXX", path);
     int fd = beside.failed ? -1 : mkostemp(beside.bytes, O_CLOEXEC);
     if (fd >= 0) {
-        done = write_all(fd, bytes, count);
+        done = qn_write_all(fd, bytes, count);
         done &= close(fd) == 0;
         done = done && rename(beside.bytes, path) == 0;
         int error = errno;

@@ -31,6 +31,22 @@ void qn_compile_options(const quern *q, const qn_arch *arch, const qn_extras *ex
     options->count = n;
 }
 
+static bool has_line_info(const qn_options *options)
+{
+    for (size_t i = 0; i < options->count; i++)
+        if (!strcmp(options->item[i], "-lineinfo") || !strcmp(options->item[i], "--generate-line-info")) return true;
+    return false;
+}
+
+// The folders that the caller's digest speaks for: the same content in another place is the same kernel. Line
+// information has their names in it.
+static bool is_left_out(const qn_extras *extras, const qn_options *options, const char *option)
+{
+    static const char long_form[] = "--include-path=";
+    if (!extras || !extras->digest_bytes || has_line_info(options)) return false;
+    return !strncmp(option, "-I", 2) || !strncmp(option, long_form, sizeof long_form - 1);
+}
+
 static quern_status put_key(const quern *q, const char *source, const char *entry, const qn_arch *arch,
                             const qn_extras *extras, qn_text *key)
 {
@@ -41,7 +57,8 @@ static quern_status put_key(const quern *q, const char *source, const char *entr
     qn_key_put_string(key, QN_KEY_TAG_ARCH, arch->name);
     qn_key_put_int(key, QN_KEY_TAG_KIND, QN_KIND_CUBIN);
     qn_key_put_string(key, QN_KEY_TAG_ENTRY, entry);
-    for (size_t i = 0; i < options.count; i++) qn_key_put_string(key, QN_KEY_TAG_OPTION, options.item[i]);
+    for (size_t i = 0; i < options.count; i++)
+        if (!is_left_out(extras, &options, options.item[i])) qn_key_put_string(key, QN_KEY_TAG_OPTION, options.item[i]);
     for (size_t i = 0; extras && i < extras->header_count; i++) {
         qn_key_put_string(key, QN_KEY_TAG_HEADER, extras->header_names[i]);
         qn_key_put_string(key, QN_KEY_TAG_HEADER_TEXT, extras->header_texts[i]);

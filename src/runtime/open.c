@@ -191,7 +191,7 @@ static void open_log_file(quern *q, const char *file)
 {
     q->sink.fd = STDERR_FILENO;
     if (!file || !*file) return;
-    int fd = open(file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int fd = open(file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     if (fd >= 0)
         q->sink.fd = fd;
     else

@@ -8,4 +8,5 @@ t quern bench softmax_topk --K 8,x
 t quern bench softmax_topk --data real:nowhere.npy
 logits logits.npy
 t quern bench softmax_topk --data real:logits.npy --V 16
+t quern bench softmax_topk --sweep local_k --config plan=stream
 t quern bench softmax_topk --vs

@@ -32,13 +32,14 @@ eval cc -std=c11 "${strict[@]}" -o a_c "'$here/uses.c'" "$(pkg-config --cflags -
 eval c++ -std=c++17 "${strict[@]}" -o a_cxx "'$here/uses.cpp'" "$(pkg-config --cflags --libs quern)"
 private=$(pkg-config --static --libs quern | sed 's/-lquern//; s/-L[^ ]*\(\\ [^ ]*\)*//')
 eval cc -std=c11 "${strict[@]}" -o b_c "'$here/uses.c'" "$(pkg-config --cflags quern)" "'$prefix/lib/x/libquern.a'" "$private"
-for program in a_c a_cxx b_c; do LD_LIBRARY_PATH=$prefix/lib/x "./$program" || fail "$program failed"; done
+eval c++ -std=c++17 "${strict[@]}" -o b_cxx "'$here/uses.cpp'" "$(pkg-config --cflags quern)" "'$prefix/lib/x/libquern.a'" "$private"
+for program in a_c a_cxx b_c b_cxx; do LD_LIBRARY_PATH=$prefix/lib/x "./$program" || fail "$program failed"; done
 
 for way in package subdirectory; do
   cmake -S "$here/$way" -B "$work/$way" -DQUERN_SOURCE="$root" -DQUERN_CUDA_INCLUDE="$include" \
     -DCMAKE_PREFIX_PATH="$prefix/lib/x/cmake" >"$work/log" || { cat "$work/log"; exit 1; }
   cmake --build "$work/$way" -j2 >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
-  for program in uses_c uses_cxx uses_static; do "$work/$way/$program" || fail "$way: $program failed"; done
+  for program in uses_c uses_cxx uses_static uses_static_cxx; do "$work/$way/$program" || fail "$way: $program failed"; done
 done
 
 # the examples, against the installed package; on a fake libcuda, whose kernels do nothing (status 2: the results differ)

@@ -23,6 +23,15 @@ int main(void)
     if (quern_open(&options, &q) != QUERN_OK) return 4;
     if (quern_prepare(q, &spec.base, QUERN_DEVICE_CURRENT, &op) == QUERN_OK) return 5; /* no context is current */
     if (op != NULL || strlen(quern_message()) == 0) return 6;
+    quern_source source = QUERN_SOURCE_INIT;
+    quern_geometry geometry = QUERN_GEOMETRY_INIT;
+    quern_counters counters = QUERN_COUNTERS_INIT;
+    quern_kernel *kernel = NULL;
+    source.source = "extern \"C\" __global__ void mine() {}", source.entry = "mine", source.threads = 0;
+    if (quern_prepare_source(q, &source, QUERN_DEVICE_CURRENT, &kernel) != QUERN_BAD_ARGUMENT) return 8;
+    if (quern_launch_packed(kernel, &geometry, NULL, 0, NULL) != QUERN_MISSING_ARGUMENT) return 9;
+    quern_get_counters(q, &counters);
+    if (counters.compiled != 0) return 10;
     quern_close(q);
     return strcmp(quern_version(), "0.1.0") == 0 ? 0 : 7;
 }

@@ -138,7 +138,7 @@ static void begin_with_an_old_row(void)
 
 static void kill_everywhere(bool with_old_row, const char *kind)
 {
-    int64_t stride = load_is_sanitized() ? 7 : 1; // there a process costs much
+    int64_t stride = load_is_sanitized() ? 17 : 1; // there a process costs much
     int result = -1;
     int64_t n = 1;
 

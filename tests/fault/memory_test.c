@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Out of memory at every allocation of a quern's life: open, warm, prepare, launch, close. The first is refused, then
-// the second, … once only, and from there on. Linked with --wrap: malloc, calloc, realloc and free of the library come
-// through here, and SQLite's by its own hook; of the many of SQLite's each n-th is tried, with QUERN_TEST_LONG each. What
-// must hold each time:
+// the second, … once only, and from there on. Of the many allocations of SQLite each n-th is tried, with QUERN_TEST_LONG each.
+// What must hold each time:
 //   (1) A call succeeds with the right result, or says OUT_OF_MEMORY and gives nothing.
 //   (2) The same quern does it all once memory is there again, and closing it leaves nothing allocated or open.
 //   (3) The database is sound, and the next process is served from it.
@@ -13,7 +12,6 @@
 
 #include <cmocka.h>
 
-#include <errno.h>
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -25,115 +23,9 @@
 #include "support/fake_driver.h"
 #include "support/fake_nvrtc.h"
 #include "support/fault_count.h"
+#include "support/fault_memory.h"
 #include "support/fault_vfs.h"
-#include "support/load.h"
 #include "support/runtime_fixture.h"
-
-// ---- the allocator
-
-enum { MAX_LIVE = 1 << 16, LIBRARY = 1, SQLITE = 2 };
-
-static struct {
-    bool armed, for_ever;
-    unsigned whose;    // allocations that count
-    int64_t at, count; // the one that is refused, from 1; those that were asked for
-    size_t live;       // made while armed and not freed
-    const void *block[MAX_LIVE];
-} memory;
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *block, size_t bytes);
-void __real_free(void *block);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *block, size_t bytes);
-void __wrap_free(void *block);
-
-// True inside SQLite's allocator, whose malloc comes through here too where SQLite is linked statically.
-static bool in_sqlite;
-
-static bool is_refused(unsigned whose)
-{
-    if (in_sqlite) return false;
-    if (!memory.armed || !(memory.whose & whose)) return false;
-    memory.count++;
-    if (memory.count != memory.at && !(memory.for_ever && memory.count > memory.at)) return false;
-    errno = ENOMEM;
-    return true;
-}
-
-static void *note(const void *block)
-{
-    if (!memory.armed || in_sqlite || !block) return (void *)(uintptr_t)block;
-    if (memory.live == MAX_LIVE) abort();
-    memory.block[memory.live++] = block;
-    return (void *)(uintptr_t)block;
-}
-
-static void forget(const void *block)
-{
-    for (size_t i = memory.live; block && i-- > 0;) {
-        if (memory.block[i] != block) continue;
-        memory.block[i] = memory.block[--memory.live];
-        return;
-    }
-}
-
-void *__wrap_malloc(size_t bytes)
-{
-    return is_refused(LIBRARY) ? NULL : note(__real_malloc(bytes));
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    return is_refused(LIBRARY) ? NULL : note(__real_calloc(count, bytes));
-}
-
-void *__wrap_realloc(void *block, size_t bytes)
-{
-    if (is_refused(LIBRARY)) return NULL;
-    forget(block);
-    return note(__real_realloc(block, bytes));
-}
-
-void __wrap_free(void *block)
-{
-    forget(block);
-    __real_free(block);
-}
-
-// SQLite's are tracked by SQLite itself (sqlite3_memory_used).
-static sqlite3_mem_methods sqlite_methods;
-
-static void *sqlite_malloc(int bytes)
-{
-    if (is_refused(SQLITE)) return NULL;
-    in_sqlite = true;
-    void *block = sqlite_methods.xMalloc(bytes);
-    in_sqlite = false;
-    return block;
-}
-
-static void *sqlite_realloc(void *old, int bytes)
-{
-    if (is_refused(SQLITE)) return NULL;
-    in_sqlite = true;
-    void *block = sqlite_methods.xRealloc(old, bytes);
-    in_sqlite = false;
-    return block;
-}
-
-static void hook_sqlite(void)
-{
-    sqlite3_mem_methods mine;
-
-    if (sqlite3_config(SQLITE_CONFIG_GETMALLOC, &sqlite_methods)) abort();
-    mine = sqlite_methods;
-    mine.xMalloc = sqlite_malloc;
-    mine.xRealloc = sqlite_realloc;
-    if (sqlite3_config(SQLITE_CONFIG_MALLOC, &mine)) abort();
-}
 
 // ---- a life
 
@@ -223,9 +115,8 @@ static quern_status open_one(quern **q)
 static void check(bool right, const char *claim)
 {
     if (right) return;
-    memory.armed = false;
-    fail_msg("allocation %lld%s: not so: %s (%s)", (long long)memory.at, memory.for_ever ? " and on" : "", claim,
-             quern_message());
+    fault_memory_end();
+    fail_msg("%s: not so: %s (%s)", fault_memory_name(), claim, quern_message());
 }
 
 // The driver's own lack of memory is told as what it refused, with its reason.
@@ -253,8 +144,7 @@ static int64_t live(void)
 
     check(is_clean(status) && (status == QUERN_OK) == (q != NULL), "opening is right or says OUT_OF_MEMORY");
     if (q) run_steps(q, false);
-    int64_t count = memory.count;
-    memory.at = INT64_MAX - 1; // memory is there again
+    int64_t count = fault_memory_restore();
     if (!q) check(open_one(&q) == QUERN_OK, "with memory, it opens");
     run_steps(q, true);
     quern_close(q);
@@ -289,12 +179,9 @@ static int64_t live_with(unsigned whose, int64_t at, bool for_ever)
     sqlite3_int64 sqlite_bytes = sqlite3_memory_used();
 
     unlink(database);
-    memory.whose = whose, memory.at = at, memory.for_ever = for_ever, memory.count = 0, memory.live = 0;
-    memory.armed = true;
+    fault_memory_begin(whose, at, for_ever);
     int64_t count = live();
-    memory.armed = false;
-    memory.at = at;
-    check(memory.live == 0, "nothing stays allocated");
+    check(fault_memory_end() == 0, "nothing stays allocated");
     check(sqlite3_memory_used() == sqlite_bytes, "SQLite has nothing allocated");
     check(open_files() == files, "no descriptor stays open");
     check(fake_nvrtc.programs == 0 && fake_driver.live_libraries == 0, "no program or library is left");
@@ -302,38 +189,23 @@ static int64_t live_with(unsigned whose, int64_t at, bool for_ever)
     return count;
 }
 
-static void out_of_memory(unsigned whose, bool for_ever, int64_t stride, const char *kind)
-{
-    int64_t total = live_with(whose, INT64_MAX - 1, for_ever); // and what is made once a process is made
-    bool reached = true;
-
-    assert_true(total > 200);
-    if (load_is_sanitized()) stride *= 7;
-    if (getenv("QUERN_TEST_LONG")) stride = 1;
-    for (int64_t at = 1; reached; at += stride) {
-        fault_tried(kind);
-        reached = live_with(whose, at, for_ever) >= at;
-        fault_survived(kind);
-    }
-}
-
 static void an_allocation_that_fails_harms_nothing(void **state)
 {
     (void)state;
-    out_of_memory(LIBRARY, false, 1, "out of memory at one allocation of the library");
+    fault_memory_each(live_with, FAULT_LIBRARY, false, 1, "out of memory at one allocation of the library");
 }
 
 static void an_allocation_of_sqlite_that_fails_harms_nothing(void **state)
 {
     (void)state;
-    out_of_memory(SQLITE, false, 11, "out of memory at one allocation of SQLite");
+    fault_memory_each(live_with, FAULT_SQLITE, false, 11, "out of memory at one allocation of SQLite");
 }
 
 static void no_memory_from_an_allocation_on_harms_nothing(void **state)
 {
     (void)state;
-    out_of_memory(LIBRARY, true, 1, "out of memory from one allocation of the library on");
-    out_of_memory(LIBRARY | SQLITE, true, 17, "out of memory from one allocation on");
+    fault_memory_each(live_with, FAULT_LIBRARY, true, 1, "out of memory from one allocation of the library on");
+    fault_memory_each(live_with, FAULT_LIBRARY | FAULT_SQLITE, true, 17, "out of memory from one allocation on");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -344,6 +216,6 @@ int main(void)
         TEST(an_allocation_of_sqlite_that_fails_harms_nothing),
         TEST(no_memory_from_an_allocation_on_harms_nothing),
     };
-    hook_sqlite();
+    fault_memory_hook_sqlite();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

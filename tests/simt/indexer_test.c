@@ -107,7 +107,7 @@ static void every_plan_by_force_is_right(void **state)
 {
     (void)state;
     static const char *const configs[] = {"plan=fused warps=8 shares=1", "plan=fused warps=12 shares=2",
-                                          "plan=fused warps=10 shares=8", "plan=fused warps=16 shares=32"};
+                                          "plan=fused warps=12 shares=8", "plan=fused warps=8 shares=32"};
     model *m = simt_model_any(MODEL_ACCESS);
     const qn_arch *arch = arch_of("sm_90a");
     verdict v = {0};

@@ -117,7 +117,9 @@ static void every_plan_by_force_is_right(void **state)
         "plan=rows sums=parts tokens=2 experts=3 slices=2",
         "plan=fragments sums=parts tokens=8 experts=16 slices=2 chunk=32",
         "plan=fragments sums=parts tokens=64 experts=24 slices=1 chunk=64",
-        "plan=wide sums=parts tokens=64 experts=24 slices=2 stages=2",
+        "plan=wide sums=parts tokens=64 experts=24 slices=2",
+        "plan=deep sums=parts tokens=64 experts=32 slices=2 stages=2",
+        "plan=deep sums=whole tokens=128 experts=64 slices=1 stages=3 gate=2",
         "plan=tiles sums=parts tokens=16 experts=32 slices=3 stages=2",
         "plan=tiles sums=parts tokens=32 experts=16 slices=2 stages=3",
         "plan=tiles sums=whole tokens=64 experts=64 slices=1 stages=2 gate=1",
@@ -170,7 +172,8 @@ static void assert_same_tokens(model *m, quern *q, const char *few, const char *
     qn_text report = QN_TEXT_INIT;
     int buffer = 0;
     if (!router_data_make(case_named(few), &a) || !router_data_make(case_named(many), &b)) fail_msg("no memory");
-    bool ran = run(m, q, arch_of("sm_90a"), NULL, 0, &a, &report) && run(m, q, arch_of("sm_90a"), NULL, 0, &b, &report); // the same order: a seed moves approximations
+    bool ran = run(m, q, arch_of("sm_90a"), NULL, 0, &a, &report) &&
+               run(m, q, arch_of("sm_90a"), NULL, 0, &b, &report); // the same order: a seed moves approximations
     if (!ran) fail_msg("%s", qn_text_string(&report));
     int64_t at = router_same_tokens(&a, &b, &buffer);
     if (at >= 0) fail_msg("%s and %s: %s differs at byte %lld", few, many, router_buffer_name[buffer], (long long)at);
@@ -199,7 +202,8 @@ static char *lose_a_slice(const char *source, void *user)
     (void)user;
     if (!strstr(source, "kMostPolls = 1u << 20")) return strdup(source);
     char *short_wait = simt_replace(source, "kMostPolls = 1u << 20", "kMostPolls = 64");
-    char *lost = simt_replace(short_wait, "if (begin_part(p)) {", "if (begin_part(p) && blockIdx.x) {");
+    char *lost = simt_replace(short_wait, "if (is_aligned(p)) ",
+                              "if (blockIdx.x == 0) launch_dependents(); else if (is_aligned(p)) ");
     free(short_wait);
     return lost;
 }
@@ -212,8 +216,8 @@ static void an_expired_wait_gives_NaN_weights_and_valid_ids(void **state)
     router_data data;
     qn_text report = QN_TEXT_INIT;
     qn_config config;
-    if (qn_config_parse(&qn_family_router, "plan=fragments sums=parts tokens=8 experts=16 slices=1 chunk=64", &config) !=
-        QUERN_OK)
+    if (qn_config_parse(&qn_family_router, "plan=fragments sums=parts tokens=8 experts=16 slices=1 chunk=64",
+                        &config) != QUERN_OK)
         fail_msg("%s", quern_message());
     if (!router_data_make(c, &data)) fail_msg("no memory");
     model_set_edit(m, lose_a_slice, NULL);

@@ -182,9 +182,10 @@ int64_t indexer_check_case(const indexer_data *data, qn_text *report)
 {
     qn_text found = QN_TEXT_INIT;
     tally t = {.report = &found};
-    int64_t step = data->c->T > 16 ? data->c->T / 8 : 1;
+    int64_t step = data->c->most > 10000 ? (data->c->T + 1) / 2 : data->c->T > 16 ? data->c->T / 8 : 1;
+    int64_t all = data->c->most > 10000 ? 0 : 8; // rows before they are sampled
     check_guards(data, &t);
-    for (t.row = 0; t.row < data->c->T; t.row += t.row < 8 ? 1 : step) check_row(data, &t);
+    for (t.row = 0; t.row < data->c->T; t.row += t.row < all ? 1 : step) check_row(data, &t);
     if (t.mismatches) {
         indexer_describe(data->c, report);
         qn_text_puts(report, qn_text_string(&found));

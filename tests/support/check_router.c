@@ -17,8 +17,8 @@
 #include "support/check_gate.h"
 
 enum { MOST_E = 1024 };
-static const double most_products = 2e7; // of a case: more tokens than make these are not judged
-static const int64_t least_tokens = 6;
+static const double most_products = 6e6; // of a case: more tokens than make these are not judged
+static const int64_t least_tokens = 4;
 
 typedef struct tally {
     qn_text *report;
@@ -98,8 +98,8 @@ static void judge_literals(const router_case *c, const quern_router_args *args, 
     const float *weights = args->weights + found->token * stride_or(args->weights_stride_N, s->K);
     int64_t first = found->token * stride_or(args->ids_stride_N, s->K);
     for (int64_t k = 0; c->expected && k < c->expected->count; k++) {
-        int64_t id = s->index == QUERN_I64 ? ((const int64_t *)args->ids)[first + k]
-                                           : ((const int32_t *)args->ids)[first + k];
+        int64_t id =
+            s->index == QUERN_I64 ? ((const int64_t *)args->ids)[first + k] : ((const int32_t *)args->ids)[first + k];
         float want = c->expected->weight[k];
         if (id != c->expected->id[k])
             mismatch(found, "ids[%" PRId64 "] = %" PRId64 ", the case says %" PRId64, k, id, c->expected->id[k]);
@@ -112,10 +112,10 @@ static void judge_literals(const router_case *c, const quern_router_args *args, 
 
 void router_describe(const router_case *c, qn_text *report)
 {
-    qn_text_putf(report, "case %s: '%s' N %lld, seed %llu, strides %lld %lld %lld %lld %lld %lld, offset %lld\n", c->name,
-                 c->text, (long long)c->N, (unsigned long long)c->seed, (long long)c->x_stride, (long long)c->w_stride,
-                 (long long)c->given_stride, (long long)c->weights_stride, (long long)c->ids_stride,
-                 (long long)c->logits_stride, (long long)c->offset);
+    qn_text_putf(report, "case %s: '%s' N %lld, seed %llu, strides %lld %lld %lld %lld %lld %lld, offset %lld\n",
+                 c->name, c->text, (long long)c->N, (unsigned long long)c->seed, (long long)c->x_stride,
+                 (long long)c->w_stride, (long long)c->given_stride, (long long)c->weights_stride,
+                 (long long)c->ids_stride, (long long)c->logits_stride, (long long)c->offset);
     qn_text_putf(report, "    again: QUERN_TEST_CASE=%s %s\n", c->name, program_invocation_name);
 }
 

@@ -236,6 +236,10 @@ static void add_invariant(void)
     lengths(c, q, k), c->sizes_unknown = true;
     c = add(MODEL, "sizes_unknown_paged", "d=64 layout=paged page=32 cu_q=1 kv_split=64 lse=1", 4, 2, 1, 1, 1);
     lengths(c, q, k), c->sizes_unknown = true;
+    // More tiles than there is room for: a CTA does several splits of one, and with more than tickets, all of them.
+    add(MODEL, "splits_shared_narrow", "d=8 kv_split=64 lse=1", 8, 16, 16, 1, 200);
+    add(MODEL, "splits_shared", "d=128 kv_split=64 lse=1 causal=1", 4, 32, 16, 2, 400);
+    add(GPU, "splits_past_tickets", "d=8 kv_split=64 lse=1", 8, 2049, 2049, 1, 150);
     add(GPU, "split_long", "d=128 lse=1", 2, 8, 2, 1, 5000);
     add(GPU, "split_long_512", "d=512 lse=1 causal=1", 1, 8, 2, 4, 3000);
     add(GPU, "prefill_long", "d=128 causal=1 lse=1", 1, 2, 1, 700, 700);

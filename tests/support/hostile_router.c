@@ -230,7 +230,8 @@ static const struct {
     {"m6", "router D=96 E=40 K=6 in=f16 w=f16 act=softmax given_ids=1", MODEL_GPU, 5},
     {"m7", "router D=104 E=30 K=3 in=f32 w=f16 batch_invariant=1", MODEL_GPU, 12},
     {"g0", "router D=7168 E=384 K=6 in=bf16 w=bf16 bias=1", HOSTILE_GPU, 17},
-    {"g1", "router D=4096 E=256 K=8 in=bf16 w=bf16 act=sigmoid bias=1 n_group=8 topk_group=4 scale=2.5", HOSTILE_GPU, 40},
+    {"g1", "router D=4096 E=256 K=8 in=bf16 w=bf16 act=sigmoid bias=1 n_group=8 topk_group=4 scale=2.5", HOSTILE_GPU,
+     40},
     {"g2", "router D=2048 E=1024 K=32 in=f16 w=f16 act=softmax bias=1", HOSTILE_GPU, 20},
     {"g3", "router D=2880 E=128 K=4 in=bf16 w=f32 bias=1", HOSTILE_GPU, 33},
     {"g4", "router D=1536 E=161 K=16 in=bf16 w=bf16 w_layout=DE act=softmax", HOSTILE_GPU, 64},
@@ -261,8 +262,8 @@ static void add_patterns(list *l)
 // Numbers of tokens at the edges of tiles and buckets.
 static void add_tokens(list *l)
 {
-    static const int64_t few[] = {1, 2, 4, 7, 13, 16, 31, 64, 65, 130}, many[] = {1, 2, 3, 8, 9, 16, 32, 49, 64, 65, 128,
-                                                                                  200, 500, 1000, 1030, 4100, 9000};
+    static const int64_t few[] = {1, 2, 4, 7, 13, 16, 31, 64, 65, 130},
+                         many[] = {1, 2, 3, 8, 9, 16, 32, 49, 64, 65, 128, 200, 500, 1000, 1030, 4100, 9000};
     for (size_t b = 0; b < QN_COUNT(bases); b++) {
         bool model = (bases[b].tags & HOSTILE_MODEL) != 0;
         size_t count = model ? QN_COUNT(few) : QN_COUNT(many);
@@ -280,22 +281,25 @@ static void add_tokens(list *l)
 
 #define ANY (-1.0f) // the report gives no weight here
 static const gate_expected fr06 = {4, {8, 9, 0, 1}, {0.6402315f, 0.6402315f, 0.6097685f, 0.6097685f}};
-#define FR09_IDS {255, 254, 253, 252, 251, 250, 249, 248}
-static const gate_expected fr09 = {8,
-                                   FR09_IDS,
-                                   {0.1254277f, 0.1253052f, 0.1251829f, ANY, ANY, ANY, ANY, 0.1245732f}};
-static const gate_expected fr09_root = {8,
-                                        FR09_IDS,
-                                        {0.1252137f, 0.1251526f, 0.1250915f, ANY, ANY, ANY, ANY, 0.1247865f}};
+#define FR09_IDS                                                                                                       \
+    {                                                                                                                  \
+        255, 254, 253, 252, 251, 250, 249, 248                                                                         \
+    }
+static const gate_expected fr09 = {8, FR09_IDS, {0.1254277f, 0.1253052f, 0.1251829f, ANY, ANY, ANY, ANY, 0.1245732f}};
+static const gate_expected fr09_root = {
+    8, FR09_IDS, {0.1252137f, 0.1251526f, 0.1250915f, ANY, ANY, ANY, ANY, 0.1247865f}};
 
-#define ANYS {ANY, ANY, ANY, ANY, ANY, ANY}
+#define ANYS                                                                                                           \
+    {                                                                                                                  \
+        ANY, ANY, ANY, ANY, ANY, ANY                                                                                   \
+    }
 static const struct {
     int E;
     gate_expected expected;
 } fr10[] = {
-    {60, {6, {47, 34, 21, 8, 55, 42}, ANYS}},       {100, {6, {27, 54, 81, 8, 35, 62}, ANYS}},
-    {132, {6, {107, 82, 57, 32, 7, 114}, ANYS}},    {144, {6, {35, 70, 105, 140, 31, 66}, ANYS}},
-    {216, {6, {35, 70, 105, 140, 175, 210}, ANYS}}, {384, {6, {83, 166, 249, 332, 31, 114}, ANYS}},
+    {60, {6, {47, 34, 21, 8, 55, 42}, ANYS}},        {100, {6, {27, 54, 81, 8, 35, 62}, ANYS}},
+    {132, {6, {107, 82, 57, 32, 7, 114}, ANYS}},     {144, {6, {35, 70, 105, 140, 31, 66}, ANYS}},
+    {216, {6, {35, 70, 105, 140, 175, 210}, ANYS}},  {384, {6, {83, 166, 249, 332, 31, 114}, ANYS}},
     {576, {6, {467, 358, 249, 140, 31, 498}, ANYS}}, {1000, {6, {27, 54, 81, 108, 135, 162}, ANYS}},
 };
 
@@ -365,10 +369,10 @@ static void add_shapes(list *l)
         int D, E, K;
         const char *rest;
     } shapes[] = {
-        {8, 1, 1, "in=f32 w=f32"},        {8, 2, 2, "in=bf16 w=bf16"},      {16, 3, 3, "in=f16 w=f16 act=softmax"},
-        {24, 31, 31, "in=bf16 w=bf16"},   {264, 17, 4, "in=f16 w=f16"},     {1000, 127, 9, "in=bf16 w=bf16"},
-        {4104, 385, 8, "in=bf16 w=bf16"}, {512, 1023, 32, "in=f16 w=f16"},  {640, 777, 12, "in=f32 w=bf16"},
-        {65536, 8, 2, "in=bf16 w=bf16"},  {65536, 96, 2, "in=f32 w=f32"},   {16384, 512, 10, "in=bf16 w=bf16"},
+        {8, 1, 1, "in=f32 w=f32"},        {8, 2, 2, "in=bf16 w=bf16"},     {16, 3, 3, "in=f16 w=f16 act=softmax"},
+        {24, 31, 31, "in=bf16 w=bf16"},   {264, 17, 4, "in=f16 w=f16"},    {1000, 127, 9, "in=bf16 w=bf16"},
+        {4104, 385, 8, "in=bf16 w=bf16"}, {512, 1023, 32, "in=f16 w=f16"}, {640, 777, 12, "in=f32 w=bf16"},
+        {65536, 8, 2, "in=bf16 w=bf16"},  {65536, 96, 2, "in=f32 w=f32"},  {16384, 512, 10, "in=bf16 w=bf16"},
     };
     static const int64_t N[] = {1, 5, 30, 64, 80};
     static const int real[] = {8, 60, 128, 384};

@@ -24,7 +24,7 @@ struct router_case {
     uint64_t seed;
     router_fill fill_x, fill_w;
     router_fill_bias fill_bias;
-    float p; // what the fills make of it is in hostile_router.c
+    float p;                       // what the fills make of it is in hostile_router.c
     const gate_expected *expected; // NULL: the reference alone decides
 };
 
@@ -58,6 +58,7 @@ bool router_data_make(const router_case *c, router_data *data); // false: out of
 void router_data_free(router_data *data);
 void router_data_reset(router_data *data); // the outputs' guard bytes again
 void router_set_pointer(quern_router_args *args, int buffer, void *pointer);
-int64_t router_guard_broken(const router_data *data, int buffer); // place of a byte that is no longer a guard byte, or -1
+int64_t router_guard_broken(const router_data *data,
+                            int buffer); // place of a byte that is no longer a guard byte, or -1
 
 #endif

@@ -44,8 +44,8 @@ static int64_t rows_of(const router_case *c, int buffer)
 
 static int64_t row_stride(const router_case *c, int buffer)
 {
-    const int64_t stride[ROUTER_BUFFERS] = {c->x_stride,       c->w_stride,   0, c->given_stride,
-                                            c->weights_stride, c->ids_stride, c->logits_stride};
+    const int64_t stride[ROUTER_BUFFERS] = {c->x_stride,   c->w_stride,     0, c->given_stride, c->weights_stride,
+                                            c->ids_stride, c->logits_stride};
     int64_t least = row_elements(c, buffer);
     return stride[buffer] > least ? stride[buffer] : least;
 }

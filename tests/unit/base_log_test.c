@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Log lines: their form, and silence when nobody listens.
+// Log lines: their form, where they go, and silence when nobody listens.
 #include "base/log.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -71,6 +76,74 @@ static void nobody_listening_is_fine(void **state)
     qn_log_line(NULL, "cache", QUERN_LOG_ERROR, "%s", "unheard");
 }
 
+// A sink whose reader went away, or whose file may not grow, costs the line and nothing else.
+static void a_sink_that_fails_raises_no_signal(void **state)
+{
+    int ends[2];
+    struct rlimit small = {16, RLIM_INFINITY};
+    char name[] = "/tmp/quern-log-XXXXXX";
+
+    (void)state;
+    pid_t child = fork();
+    if (child == 0) { // SIGPIPE and SIGXFSZ end a process
+        qn_sink sink = {-1, 1u << QN_LOG_cache};
+        qn_log log = {NULL, NULL, &sink};
+        if (pipe(ends) || close(ends[0])) _exit(2);
+        sink.fd = ends[1];
+        qn_log_line(&log, "cache", QUERN_LOG_INFO, "nobody reads this");
+        sink.fd = mkstemp(name);
+        unlink(name);
+        if (sink.fd < 0 || setrlimit(RLIMIT_FSIZE, &small)) _exit(3);
+        for (int i = 0; i < 3; i++) qn_log_line(&log, "cache", QUERN_LOG_INFO, "this is longer than the file may be");
+        sigset_t pending;
+        _exit(sigpending(&pending) || !sigisemptyset(&pending) ? 4 : 0);
+    }
+    int result = 0;
+    assert_int_equal(waitpid(child, &result, 0), child);
+    assert_true(WIFEXITED(result));
+    assert_int_equal(WEXITSTATUS(result), 0);
+}
+
+static void a_sink_gets_the_parts_it_names_as_one_line_each(void **state)
+{
+    int ends[2];
+    char text[512] = "";
+    qn_sink sink = {-1, 1u << QN_LOG_cache | 1u << QN_LOG_launch};
+    qn_log log = {NULL, NULL, &sink};
+
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    sink.fd = ends[1];
+    assert_true(qn_log_wants(&log, "cache"));
+    assert_false(qn_log_wants(&log, "compile"));
+    qn_log_line(&log, "compile", QUERN_LOG_ERROR, "not this");
+    qn_log_line(&log, "cache", QUERN_LOG_INFO, "this\nand that");
+    close(ends[1]);
+    assert_true(read(ends[0], text, sizeof text - 1) > 0);
+    close(ends[0]);
+    assert_memory_equal(text, "quern,", 6);
+    assert_non_null(strstr(text, ",cache,info,this and that\n"));
+    assert_null(strstr(text, "not this"));
+    assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+}
+
+static void parts_are_parsed_and_a_bad_one_is_named(void **state)
+{
+    unsigned parts = 77;
+
+    (void)state;
+    assert_int_equal(qn_log_parse_parts("x", "cache,,launch,", &parts), QUERN_OK);
+    assert_int_equal(parts, 1u << QN_LOG_cache | 1u << QN_LOG_launch);
+    assert_int_equal(qn_log_parse_parts("x", "all", &parts), QUERN_OK);
+    assert_int_equal(parts, 31);
+    assert_int_equal(qn_log_parse_parts("x", NULL, &parts), QUERN_OK);
+    assert_int_equal(parts, 0);
+    parts = 77;
+    assert_int_equal(qn_log_parse_parts("options.x", "cache,caches", &parts), QUERN_BAD_ARGUMENT);
+    assert_non_null(strstr(quern_message(), "options.x: \"caches\""));
+    assert_int_equal(parts, 77);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -78,6 +151,9 @@ int main(void)
         cmocka_unit_test(a_line_has_no_newline),
         cmocka_unit_test(a_very_long_line_is_cut_not_lost),
         cmocka_unit_test(nobody_listening_is_fine),
+        cmocka_unit_test(a_sink_gets_the_parts_it_names_as_one_line_each),
+        cmocka_unit_test(a_sink_that_fails_raises_no_signal),
+        cmocka_unit_test(parts_are_parsed_and_a_bad_one_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -244,6 +244,31 @@ static void every_part_of_the_source_is_in_the_key(void **state)
     quern_close(q);
 }
 
+static void a_digest_stands_for_the_include_paths_wherever_they_are(void **state)
+{
+    (void)state;
+    static const char *const here[] = {"-I/here", "-DN=1"}, *const there[] = {"--include-path=/there", "-DN=1"};
+    static const char *const lines[] = {"-I/here", "-DN=1", "-lineinfo"}, *const moved[] = {"-I/x", "-DN=1",
+                                                                                            "-lineinfo"};
+    const struct {
+        const char *const *options;
+        size_t count;
+        const char *digest;
+        long compiles; // after it
+    } steps[] = {{here, 2, "a", 1}, {there, 2, "a", 1}, {there, 2, "b", 2}, {lines, 3, "a", 3}, {moved, 3, "a", 4}};
+    quern *q = open_on_database();
+
+    for (size_t i = 0; i < QN_COUNT(steps); i++) {
+        quern_source custom = good_custom();
+        custom.options = steps[i].options, custom.option_count = steps[i].count;
+        custom.digest = steps[i].digest, custom.digest_bytes = 1;
+        quern_kernel_release(prepare(q, &custom));
+        assert_int_equal(fake_nvrtc.compiles, steps[i].compiles);
+    }
+
+    quern_close(q);
+}
+
 static void the_compiler_gets_the_callers_options_after_the_architecture(void **state)
 {
     (void)state;
@@ -410,6 +435,30 @@ static void a_launch_may_take_any_shape_inside_the_limits(void **state)
     quern_close(q);
 }
 
+static void a_launch_is_a_line_of_the_log_when_that_part_is_asked_for(void **state)
+{
+    (void)state;
+    runtime_log lines = RUNTIME_LOG_INIT;
+    char file[160];
+    unsigned char parameters[16] = {0};
+    quern_source custom = good_custom();
+    quern_geometry geometry = QUERN_GEOMETRY_INIT;
+    quern_options options = runtime_options("", &lines);
+    snprintf(file, sizeof file, "%s/log", folder);
+    options.log_parts = "launch", options.log_file = file;
+    quern *q = runtime_open(&options);
+    quern_kernel *kernel = prepare(q, &custom);
+    geometry.grid[1] = 7;
+
+    assert_int_equal(quern_launch_packed(kernel, &geometry, parameters, 16, NULL), QUERN_OK);
+
+    assert_true(runtime_log_has(&lines, "launch,debug,run arch=sm_90a kernel=scale grid=1x7x1 threads=128x1x1 shared=0 "
+                                        "spec=\"source scale\""));
+    quern_kernel_release(kernel);
+    quern_close(q);
+    runtime_log_fini(&lines);
+}
+
 static void a_launch_outside_the_limits_is_refused_with_them(void **state)
 {
     (void)state;
@@ -561,6 +610,7 @@ int main(void)
         TEST(an_include_is_refused_for_its_text_would_not_be_in_the_key),
         TEST(a_packed_launch_checks_grid_and_parameters),
         TEST(every_part_of_the_source_is_in_the_key),
+        TEST(a_digest_stands_for_the_include_paths_wherever_they_are),
         TEST(the_compiler_gets_the_callers_options_after_the_architecture),
         TEST(line_information_is_asked_for_once),
         TEST(a_warmed_source_serves_in_strict_mode_and_a_missing_one_is_named),
@@ -568,6 +618,7 @@ int main(void)
         TEST(threads_that_ask_for_one_source_compile_it_once),
         TEST(the_image_is_there_for_other_loaders),
         TEST(a_launch_may_take_any_shape_inside_the_limits),
+        TEST(a_launch_is_a_line_of_the_log_when_that_part_is_asked_for),
         TEST(a_launch_outside_the_limits_is_refused_with_them),
         TEST(warm_needs_no_driver_and_reports_what_it_did),
         TEST(warm_says_which_kernels_a_sealed_database_had),

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "runtime/private.h"
@@ -223,6 +224,35 @@ static void with_line_information_names_are_absolute(void **state)
     assert_int_equal(qn_source_check(&source, true), QUERN_OK);
 }
 
+// Any bytes are looked at without harm, and with a digest they are not looked at.
+static void random_texts_do_no_harm(void **state)
+{
+    (void)state;
+    static const char *const pieces[] = {
+        "#",  "include", " ", "\"",  "<", ">", "a.h", "\n", "\\",    "\\\n",          "\r\n", "/*",
+        "*/", "//",      "'", "R\"", "(", ")", "x",   "1",  "#line", "__has_include", "%:",   "\t"};
+    static const quern_header headers[] = {{"a.h", ""}};
+    uint64_t seed = 1;
+    size_t taken = 0, refused = 0;
+    for (int round = 0; round < 20000; round++) {
+        char text[256] = "";
+        size_t used = 0;
+        for (int i = 0; i < 24 && used + 16 < sizeof text; i++) {
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s", pieces[(seed >> 33) % QN_COUNT(pieces)]);
+        }
+        quern_source source = good();
+        source.source = text, source.headers = headers, source.header_count = 1;
+        quern_status status = qn_source_check(&source, round % 2);
+        assert_true(status == QUERN_OK || status == QUERN_BAD_ARGUMENT);
+        taken += status == QUERN_OK;
+        refused += status != QUERN_OK;
+        source.digest = "d", source.digest_bytes = 1;
+        must_take(&source);
+    }
+    assert_true(taken > 100 && refused > 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -234,6 +264,7 @@ int main(void)
         cmocka_unit_test(options_with_side_effects_or_outside_content_need_a_digest),
         cmocka_unit_test(what_quern_decides_is_refused_with_a_digest_too),
         cmocka_unit_test(with_line_information_names_are_absolute),
+        cmocka_unit_test(random_texts_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,12 +15,9 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } benches[] = {
-    {"softmax_topk", bench_softmax_topk},
-    {"gate", bench_gate},
-    {"attention", bench_attention},
-    {"router", bench_router},
-    {"indexer", bench_indexer},
-    {"runtime", bench_runtime},
+    {"softmax_topk", bench_softmax_topk}, {"gate", bench_gate},
+    {"attention", bench_attention},       {"router", bench_router},
+    {"indexer", bench_indexer},           {"runtime", bench_runtime},
     {"first-launch", bench_first_launch},
 };
 
@@ -37,13 +34,18 @@ static const char text[] =
 int command_bench(int argc, char **argv)
 {
     const command_option options[] = {COMMAND_OPTION_END};
-    const command_syntax syntax = {"quern bench softmax_topk|gate|attention|router|indexer|runtime|first-launch [options]", text, options};
+    const command_syntax syntax = {
+        "quern bench softmax_topk|gate|attention|router|indexer|runtime|first-launch [options]", text, options};
     int exit_status;
     for (size_t i = 0; i < QN_COUNT(benches); i++)
         if (argc > 1 && strcmp(argv[1], benches[i].name) == 0) return benches[i].run(argc - 1, argv + 1);
     if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
-    if (argc < 2) return command_usage("which bench? softmax_topk, gate, attention, router, indexer, runtime and first-launch are known");
-    return command_usage("there is no bench '%s': softmax_topk, gate, attention, router, indexer, runtime and first-launch are known", argv[1]);
+    if (argc < 2)
+        return command_usage(
+            "which bench? softmax_topk, gate, attention, router, indexer, runtime and first-launch are known");
+    return command_usage(
+        "there is no bench '%s': softmax_topk, gate, attention, router, indexer, runtime and first-launch are known",
+        argv[1]);
 }
 
 quern_status bench_check_spec(const char *spec_text, const char *family, const char *config_text)

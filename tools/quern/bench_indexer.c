@@ -10,7 +10,7 @@
 #include "bench.h"
 #include "runtime/runtime.h"
 
-enum { LEAST_LAUNCHES = 32, CHECKED_ENTRIES = 40000 };
+enum { LEAST_LAUNCHES = 32 };
 
 typedef struct indexer_shape {
     int64_t sequences, length, queries; // queries a sequence: the last ones of it, causal when there are more than 8
@@ -20,6 +20,7 @@ typedef struct indexer_bench {
     bench bench;
     command_settings settings;
     const char *spec_text, *shape_text, *config_text;
+    int64_t checked; // entries
     table *table;
 } indexer_bench;
 
@@ -263,7 +264,7 @@ static quern_status check(indexer_run *r)
         status = device_check(d, "cuMemcpyDtoH", d->driver->cuMemcpyDtoH(got, r->scores + last * k * 4, k * 4));
     if (status == QUERN_OK)
         status = device_check(d, "cuMemcpyDtoH", d->driver->cuMemcpyDtoH(got + k, r->indices + last * k * 4, k * 4));
-    if (status == QUERN_OK && r->shape.length <= CHECKED_ENTRIES) {
+    if (status == QUERN_OK && r->shape.length <= r->t->checked) {
         status = quern_reference(&r->any.base, &a.base);
         if (status == QUERN_OK) status = compare(r, got, (int32_t *)(got + k), want);
     }
@@ -325,6 +326,22 @@ static quern_status run_one(indexer_bench *t, const char *spec_text, indexer_sha
     return status;
 }
 
+// Each of the configurations, which ';' divides.
+static quern_status run_configs(indexer_bench *t, const char *spec_text, indexer_shape shape)
+{
+    const char *all = t->config_text;
+    quern_status status = QUERN_OK;
+    if (!all) return run_one(t, spec_text, shape);
+    for (const char *at = all; *at && status == QUERN_OK; at += strcspn(at, ";"), at += *at == ';') {
+        char one[128];
+        snprintf(one, sizeof one, "%.*s", (int)strcspn(at, ";"), at);
+        t->config_text = one;
+        status = run_one(t, spec_text, shape);
+    }
+    t->config_text = all;
+    return status;
+}
+
 static quern_status run_all(indexer_bench *t)
 {
     long long shape[3] = {0, 0, 1};
@@ -336,7 +353,7 @@ static quern_status run_all(indexer_bench *t)
             if (t->shape_text && i > 0) break;
             if (!t->shape_text && !t->spec_text && !(cases[c].shapes >> i & 1)) continue;
             indexer_shape one = t->shape_text ? (indexer_shape){shape[0], shape[1], shape[2]} : shapes[i];
-            QN_TRY(run_one(t, spec, one));
+            QN_TRY(run_configs(t, spec, one));
         }
         if (t->spec_text) break;
     }
@@ -362,13 +379,15 @@ int bench_indexer(int argc, char **argv)
     static indexer_bench t;
     const char *where = "gpu";
     int64_t repeats = 20;
+    t.checked = 40000;
     int ordinal;
     const command_option options[] = {
         {"spec", 0, "SPEC", COMMAND_STRING, &t.spec_text, 0, 0,
          "this spec: 'indexer H=64 C=128 k=512 q=mxfp4 page=64'"},
         {"shape", 0, "B,L,Q", COMMAND_STRING, &t.shape_text, 0, 0, "sequences, entries, queries a sequence: 8,32768,1"},
         {"config", 0, "TEXT", COMMAND_STRING, &t.config_text, 0, 0,
-         "this configuration: 'plan=fused warps=12 shares=16'"},
+         "configurations, divided by ';': 'plan=fused warps=12 shares=16'"},
+        {"check", 0, "N", COMMAND_NUMBER, &t.checked, 0, INT32_MAX, "sequences of up to N entries are checked (40000)"},
         {"repeat", 0, "N", COMMAND_NUMBER, &repeats, 1, QN_TIMING_MAX_REPEATS, "measured replays of each graph (20)"},
         {"device", 0, "WHERE", COMMAND_STRING, &where, 0, 0, "gpu (default) or gpu:N"},
         COMMAND_OPTION_DB(&t.settings.db),

@@ -175,7 +175,8 @@ static bool is_same(const router_run *r, const checked_token *c)
         int64_t id = id_at(r, c->ids, k), want = id_at(r, c->want_ids, k);
         if (id < 0 || id >= r->spec->E) return false;
         if (id != want && fabs(c->dot[id] - c->dot[want]) > 2e-5) return false;
-        if (!(fabs((double)c->weights[k] - c->want_weights[k]) <= 1e-4 * fabs(c->want_weights[k]) + 1e-37)) return false;
+        if (!(fabs((double)c->weights[k] - c->want_weights[k]) <= 1e-4 * fabs(c->want_weights[k]) + 1e-37))
+            return false;
     }
     return true;
 }

@@ -15,7 +15,8 @@ typedef struct topk_bench {
     bench bench;
     command_settings settings;
     topk_lists lists;
-    const char *only, *real, *config_text, *out;
+    const char *only, *real, *config_text, *sweep, *out;
+    bool repairs;
     bench_peers_options peers_options; // which: NULL without --vs
     topk_cases cases;
     bench_data data; // of the last case: kept while the next has the same
@@ -35,7 +36,9 @@ static const char text[] =
     "are '1,8,64'.\n"
     "--vs torch also times what Python has (torch, FlashInfer) on the same inputs, case by case, in the\n"
     "same way: 'best peer' is the fastest, 'x us' how many of our calls it takes. tools/bench/peers.py\n"
-    "says what is the same on both sides; 'torch.topk_lse,…' in place of torch names some of them.\n";
+    "says what is the same on both sides; 'torch.topk_lse,…' in place of torch names some of them.\n"
+    "--sweep local_k times each case with every choice of that knob and the library's own choice of the\n"
+    "others; --repairs counts the rows that were selected again, by the exact way.\n";
 
 // ---- one case on the device
 
@@ -157,14 +160,23 @@ quern_status topk_run_once(topk_run *r, size_t copy)
 // ---- results
 
 static const table_column columns[] = {
-    {"rows", NULL, TABLE_INT, 0},    {"V", NULL, TABLE_INT, 0},
-    {"in", NULL, TABLE_TEXT, 0},     {"K", NULL, TABLE_INT, 0},
-    {"data", NULL, TABLE_TEXT, 0},   {"us", NULL, TABLE_REAL, 2},
-    {"p10", NULL, TABLE_REAL, 2},    {"p90", NULL, TABLE_REAL, 2},
-    {"GB/s", NULL, TABLE_REAL, 0},   {"read us", NULL, TABLE_REAL, 2},
-    {"x read", NULL, TABLE_REAL, 3}, {"best peer", NULL, TABLE_TEXT, 0},
-    {"its us", NULL, TABLE_REAL, 2}, {"x us", NULL, TABLE_REAL, 2},
-    {"with", NULL, TABLE_TEXT, 0},   {"configuration", NULL, TABLE_TEXT, 0},
+    {"rows", NULL, TABLE_INT, 0},
+    {"V", NULL, TABLE_INT, 0},
+    {"in", NULL, TABLE_TEXT, 0},
+    {"K", NULL, TABLE_INT, 0},
+    {"data", NULL, TABLE_TEXT, 0},
+    {"us", NULL, TABLE_REAL, 2},
+    {"p10", NULL, TABLE_REAL, 2},
+    {"p90", NULL, TABLE_REAL, 2},
+    {"GB/s", NULL, TABLE_REAL, 0},
+    {"read us", NULL, TABLE_REAL, 2},
+    {"x read", NULL, TABLE_REAL, 3},
+    {"best peer", NULL, TABLE_TEXT, 0},
+    {"its us", NULL, TABLE_REAL, 2},
+    {"x us", NULL, TABLE_REAL, 2},
+    {"repairs", NULL, TABLE_REAL, 0},
+    {"with", NULL, TABLE_TEXT, 0},
+    {"configuration", NULL, TABLE_TEXT, 0},
 };
 
 static const char *data_name(const topk_run *r)
@@ -205,15 +217,17 @@ static cJSON *case_json(const topk_run *r, const topk_measured *m, int64_t check
     cJSON_AddNumberToObject(row, "copies", (double)r->data->copies);
     cJSON_AddNumberToObject(row, "launches", (double)m->launches);
     cJSON_AddNumberToObject(row, "checked_rows", (double)checked_rows);
+    if (r->repairs >= 0) cJSON_AddNumberToObject(row, "repairs", (double)r->repairs);
     return row;
 }
 
 static void add_own(cJSON *row, const topk_bench *t, const topk_run *r, const qn_timing *timing,
                     const quern_kernel_info *info)
 {
+    const bool given = t->config_text || t->sweep;
     cJSON *own = bench_timing_json(timing, r->data->copy_bytes);
     cJSON_AddStringToObject(own, "plan", info->config ? info->config : "");
-    cJSON_AddStringToObject(own, "chosen", t->config_text ? "given" : info->chosen ? info->chosen : "");
+    cJSON_AddStringToObject(own, "chosen", given ? "given" : info->chosen ? info->chosen : "");
     cJSON_AddNumberToObject(own, "x_read", bench_rounded(timing->median_us / t->read.median_us));
     cJSON_AddItemToObject(row, "quern", own);
     cJSON_AddItemToObject(row, "read", bench_timing_json(&t->read, r->data->copy_bytes));
@@ -226,7 +240,8 @@ static void add_to_table(topk_bench *t, const topk_run *r, const qn_timing *timi
               timing->median_us, timing->low_us, timing->high_us,
               (double)r->data->copy_bytes / timing->median_us * 1e-3, t->read.median_us,
               timing->median_us / t->read.median_us, best ? best->string : NULL, number_in(best, "us_median"),
-              number_in(best, "x_quern"), *r->shape->with ? r->shape->with : NULL, config);
+              number_in(best, "x_quern"), r->repairs < 0 ? NAN : (double)r->repairs,
+              *r->shape->with ? r->shape->with : NULL, config);
 }
 
 // Takes the peers' answer, which may be NULL.
@@ -290,18 +305,20 @@ static quern_status need_data(topk_bench *t, const topk_case *c)
     return bench_read(&t->bench, d, &t->read);
 }
 
-static quern_status time_case(topk_bench *t, topk_run *r)
+// config_text: NULL for the library's own choice.
+static quern_status time_case(topk_bench *t, topk_run *r, const char *config_text)
 {
     topk_measured m;
     int64_t checked_rows;
     cJSON *answer = NULL;
     QN_TRY(need_data(t, r->shape));
     r->inputs = t->inputs;
-    QN_TRY(prepare(r, t->config_text));
+    QN_TRY(prepare(r, config_text));
     QN_TRY(allocate_tensors(r));
     QN_TRY(allocate_workspace(r));
     r->args.rows = r->shape->rows;
     QN_TRY(topk_check(r, &checked_rows));
+    if (t->repairs) QN_TRY(topk_count_repairs(r, &r->repairs));
     m.launches = qn_timing_launches(t->data.copies, LEAST_LAUNCHES);
     qn_timing_request request = {enqueue, r, m.launches, t->bench.repeats};
     QN_TRY(qn_timing_graph(t->bench.device.driver, &request, &m.timing));
@@ -310,15 +327,56 @@ static quern_status time_case(topk_bench *t, topk_run *r)
     return save(t, false);
 }
 
+static quern_status run_case(topk_bench *t, const topk_case *c, const char *config_text)
+{
+    topk_run r = {
+        .bench = &t->bench, .data = &t->data, .shape = c, .repairs = -1, .args = QUERN_SOFTMAX_TOPK_ARGS_INIT};
+    quern_status status = time_case(t, &r, config_text);
+    release(&r);
+    return status;
+}
+
+// The configuration that the library chooses for a case.
+static quern_status own_config(topk_bench *t, const topk_case *c, const qn_family **family, qn_config *config)
+{
+    topk_run r = {.bench = &t->bench, .shape = c};
+    quern_softmax_topk_sizes sizes = QUERN_SOFTMAX_TOPK_SIZES_INIT;
+    quern_kernel_info info = QUERN_KERNEL_INFO_INIT;
+    sizes.rows = c->rows;
+    QN_TRY(prepare(&r, NULL));
+    *family = r.family;
+    quern_status status = quern_op_describe(r.op, quern_op_variant_for(r.op, &sizes), 0, &info);
+    if (status == QUERN_OK) status = qn_config_parse(r.family, info.config, config);
+    quern_op_release(r.op);
+    return status;
+}
+
+// A case with every choice of the knob --sweep that has a plan.
+static quern_status sweep_case(topk_bench *t, const topk_case *c)
+{
+    const qn_family *family;
+    qn_config config;
+    size_t knob = 0;
+    QN_TRY(own_config(t, c, &family, &config));
+    while (knob < family->knob_count && strcmp(family->knobs[knob].name, t->sweep) != 0) knob++;
+    if (knob == family->knob_count) return qn_fail(QUERN_BAD_VALUE, "--sweep: there is no knob '%s'", t->sweep);
+    for (size_t i = 0; i < family->knobs[knob].choice_count; i++) {
+        qn_text words = QN_TEXT_INIT;
+        config.value[knob] = family->knobs[knob].choices[i];
+        qn_config_write(family, &config, &words);
+        quern_status status = run_case(t, c, qn_text_string(&words));
+        qn_text_fini(&words);
+        if (status != QUERN_NO_PLAN) QN_TRY(status);
+    }
+    return QUERN_OK;
+}
+
 static quern_status run_cases(topk_bench *t)
 {
     for (size_t i = 0; i < t->cases.count; i++) {
-        topk_run r = {
-            .bench = &t->bench, .data = &t->data, .shape = &t->cases.item[i], .args = QUERN_SOFTMAX_TOPK_ARGS_INIT};
+        const topk_case *c = &t->cases.item[i];
         command_progress(i, t->cases.count, "softmax_topk");
-        quern_status status = time_case(t, &r);
-        release(&r);
-        QN_TRY(status);
+        QN_TRY(t->sweep ? sweep_case(t, c) : run_case(t, c, t->config_text));
     }
     command_progress_end();
     return QUERN_OK;
@@ -389,6 +447,7 @@ static int run_bench(topk_bench *t, const char *where, int64_t repeats)
     bool listed = t->lists.rows || t->lists.V || t->lists.K || t->lists.in || t->lists.data || t->lists.with;
     if (!device_parse(where, &ordinal)) return command_usage("--device %s: gpu or gpu:N is needed", where);
     if (listed && (t->only || t->real)) return command_usage("--only and --real choose from the fixed list of cases");
+    if (t->sweep && t->config_text) return command_usage("--sweep and --config exclude each other");
     if (!t->lists.data) t->lists.data = "random";
     quern_status status = choose_cases(t, listed);
     if (status == QUERN_OK) status = check_cases(t);
@@ -426,6 +485,8 @@ int bench_softmax_topk(int argc, char **argv)
         {"data", 0, "KIND", COMMAND_STRING, &t.lists.data, 0, 0, "random, ties, two, sorted, equal or real:FILE.npy"},
         {"with", 0, "FIELDS", COMMAND_STRING, &t.lists.with, 0, 0, "more fields of the spec: 'lse=1 value=logprob'"},
         {"config", 0, "TEXT", COMMAND_STRING, &t.config_text, 0, 0, "this configuration: 'plan=... block=...'"},
+        {"sweep", 0, "KNOB", COMMAND_STRING, &t.sweep, 0, 0, "each case with every choice of this knob"},
+        {"repairs", 0, NULL, COMMAND_FLAG, &t.repairs, 0, 0, "count the rows that were selected again"},
         {"vs", 0, "PEERS", COMMAND_STRING, &t.peers_options.which, 0, 0, "torch: what Python has, timed beside"},
         {"python", 0, "FILE", COMMAND_STRING, &t.peers_options.python, 0, 0, "its interpreter (default python3)"},
         {"peers", 0, "FILE", COMMAND_STRING, &t.peers_options.script, 0, 0, "peers.py, where it is not found"},

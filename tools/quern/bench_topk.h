@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `quern bench softmax_topk` in its parts: which cases (bench_topk_cases.c), one case on the device
 // (bench_softmax_topk.c), its check against the host reference (bench_topk_check.c), its handing over to the peers
-// (bench_topk_peers.c).
+// (bench_topk_peers.c), how many of its rows were
+// repaired (bench_topk_repairs.c).
 #ifndef QUERN_TOOLS_BENCH_TOPK_H
 #define QUERN_TOOLS_BENCH_TOPK_H
 
@@ -51,6 +52,7 @@ typedef struct topk_run {
     quern_softmax_topk_args args;
     CUdeviceptr tensor[TOPK_MOST_TENSORS]; // of the family's list; 0: not given, or the logits
     CUdeviceptr workspace;
+    int64_t repairs; // -1: not counted
 } topk_run;
 
 // An output or an optional input, which lies packed in r->tensor[i].
@@ -63,6 +65,9 @@ quern_status topk_run_once(topk_run *r, size_t copy);
 // Every output of some rows of the first and the last copy, beside the host reference: integers exactly, reals to 2e-5,
 // which tells a wrong result from rounding (tests hold the finer bounds). INTERNAL: something differs.
 quern_status topk_check(topk_run *r, int64_t *checked_rows);
+
+// Rows of the first copy that the kernel selected again, in one launch.
+quern_status topk_count_repairs(topk_run *r, int64_t *repairs);
 
 // Hands a case to the peers, with its inputs and what Quern made of the first copy of them, and waits for their times.
 typedef struct topk_measured {

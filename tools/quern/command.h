@@ -24,6 +24,8 @@ enum { COMMAND_OK = 0, COMMAND_FAILED = 1, COMMAND_USAGE = 2 }; // exit statuses
     X(cache, "list, check, merge, prune, seal and mend databases")                                                     \
     X(show, "plan, source, key and resources of a spec's kernels")                                                     \
     X(ops, "the families: fields, sizes, tensors, choices")                                                            \
+    X(pack, "numbers to the codes of indexer's key layouts, .npy to .npy")                                             \
+    X(unpack, "the opposite")                                                                                          \
     X(doctor, "what was found on this machine, and what to do about the rest")                                         \
     X(bench, "time a family, or the library itself")
 
