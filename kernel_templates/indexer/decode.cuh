@@ -14,8 +14,8 @@
 #include "problem.cuh"
 
 struct Raw { // of this lane
-    u32 value[2][kRawWords];
-    u32 scale[2][kScaleWords]; // mxfp4: all bytes of the entry; fp8: the f32; nvfp4: a byte a unit
+    u32 value[kRows][kRawWords];
+    u32 scale[kRows][kScaleWords]; // mxfp4: all bytes of the entry; fp8: the f32; nvfp4: a byte a unit
 };
 
 QN_DEVICE u32 row_in_tile(u32 r)
@@ -23,10 +23,10 @@ QN_DEVICE u32 row_in_tile(u32 r)
     return lane_index() / 4 + 8 * r;
 }
 
-// Whether a tile lies in one page; then all 16 entries of it are there to be read, those past the length too. Else rows
+// Whether a tile lies in one page; then all entries of it are there to be read, those past the length too. Else rows
 // past the last entry stand for the last one.
 constexpr bool kOnePage = PAGE > 0 && PAGE % kTile == 0 && (!BLOCKS || EPB % kTile == 0 || kTile % EPB == 0);
-constexpr u32 kPages = PAGE == 0 || kOnePage ? 1 : 2; // a lane looks up
+constexpr u32 kPages = PAGE == 0 || kOnePage ? 1 : kRows; // a lane looks up
 
 QN_DEVICE u32 entry_of(const Row &row, u32 first, u32 r)
 {
@@ -67,7 +67,7 @@ template <bool kAligned>
 QN_DEVICE void fetch(const indexer_params &p, const Row &row, u32 first, u32 head, const u32 (&page)[kPages], Raw &raw)
 {
 #pragma unroll
-    for (u32 r = 0; r < 2; r++) {
+    for (u32 r = 0; r < kRows; r++) {
         const Entry e = entry_at(p, row, entry_of(row, first, r), page[r % kPages]);
         load_words(e.values + head * (C / 2) * kHeads + lane_index() % 4 * (kRawWords * 4), kAligned, raw.value[r]);
         fetch_scales<kAligned>(e.scales, head, raw.scale[r]);
@@ -105,7 +105,7 @@ constexpr u32 kLeastScale = 64, kMostScale = 180; // of q and keys: no product o
 
 // The operand of unit u: rows' elements 0 to 3 and 4 to 7. False: the entry needs score_exactly.
 QN_DEVICE bool decode_integer(const u32 (&value)[kRawWords], const u32 (&scale)[kScaleWords], u32 r, u32 &least,
-                              u32 (&a)[kSteps][4])
+                              u32 (&a)[kMatrices][kSteps][4])
 {
     const Span span = span_of(scale);
     least = span.least;
@@ -115,8 +115,9 @@ QN_DEVICE bool decode_integer(const u32 (&value)[kRawWords], const u32 (&scale)[
         const u32 low = 0x40404040u + (0x03020100u << shift), high = 0x40404040u + (0x0C080604u << shift);
         const u32 minus_low = 0x80808080u - low, minus_high = 0x80808080u - high;
         const u32 x = value[u], turned = x ^ 0x88888888u;
-        a[u][r] = permute_bytes(low, high, x) | permute_bytes(minus_low, minus_high, turned);
-        a[u][2 + r] = permute_bytes(low, high, x >> 16) | permute_bytes(minus_low, minus_high, turned >> 16);
+        u32(&to)[4] = a[r / 2][u % kSteps];
+        to[r % 2] = permute_bytes(low, high, x) | permute_bytes(minus_low, minus_high, turned);
+        to[2 + r % 2] = permute_bytes(low, high, x >> 16) | permute_bytes(minus_low, minus_high, turned >> 16);
     }
     return span.most - span.least <= kMostSpread && span.least >= kLeastScale && span.most <= kMostScale;
 }
@@ -185,7 +186,7 @@ QN_DEVICE bool decode_fp8_unit(u32 low, u32 high, u32 (&pair)[4])
 
 // What the dots of a row are multiplied by goes into factor. False: the entry needs score_exactly.
 QN_DEVICE bool decode_float(const u32 (&value)[kRawWords], const u32 (&scale)[kScaleWords], u32 r, float &factor,
-                            u32 (&a)[kSteps][4])
+                            u32 (&a)[kMatrices][kSteps][4])
 {
     bool fits = true;
     u32 most = 0;
@@ -211,9 +212,9 @@ QN_DEVICE bool decode_float(const u32 (&value)[kRawWords], const u32 (&scale)[kS
 #pragma unroll
             for (u32 i = 0; i < 4; i++) pair[i] = multiply_pairs(small_pair(value[u], i), by);
         }
-        u32(&first)[4] = a[2 * u % kSteps], (&second)[4] = a[(2 * u + 1) % kSteps];
-        first[r] = pair[0], first[2 + r] = pair[1];
-        second[r] = pair[2], second[2 + r] = pair[3];
+        u32(&first)[4] = a[r / 2][2 * u % kSteps], (&second)[4] = a[r / 2][(2 * u + 1) % kSteps];
+        first[r % 2] = pair[0], first[2 + r % 2] = pair[1];
+        second[r % 2] = pair[2], second[2 + r % 2] = pair[3];
     }
     return fits;
 }

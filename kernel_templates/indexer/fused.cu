@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // indexer, plan "fused": scores and the exact selection in one launch, SHARES CTAs a row; the one that ends last merges.
 //
-//   share   a warp takes 16 entries at a time; the next two tiles' bytes are on their way to its registers. Tiles go round
+//   share   a warp takes a tile of entries at a time; the next two tiles' bytes are on their way to its registers. Tiles go round
 //           the CTAs of a row, so that a cluster of high scores falls to all of them alike. Candidates lie in shared
 //           memory; when they fill it, the first LOCAL_K are kept, and from then on only what comes before their last
 //           counts
@@ -36,7 +36,7 @@ constexpr u32 kUnitTiles = (kUnitEntries + kTile - 1) / kTile;
 constexpr u32 kUnitResults = !BLOCKS ? kTile : kManyBlocks ? kTile / EPB : 1;
 constexpr u32 kTileSteps = kHeads ? kHeadCount : 1;
 constexpr u32 kUnitSteps = kUnitTiles * kTileSteps;
-constexpr u32 kAhead = 2; // steps whose bytes are on their way
+constexpr u32 kAhead = kMatrices == 2 ? 1 : 2; // steps whose bytes are on their way
 
 struct Shared {
     Select select;
@@ -114,10 +114,9 @@ QN_DEVICE void put_candidate(const Select &s, Scan &scan, bool mine, u32 place, 
     if (mine && item) extend(scan.extremes, candidate_key(item));
 }
 
-// A lane's row: even lanes have row g, odd ones row g + 8; lanes 2 and 3 of four repeat lanes 0 and 1.
 QN_DEVICE u32 own_row()
 {
-    return lane_index() / 4 + (lane_index() & 1) * 8;
+    return lane_index() / 4 + own_part() * 8;
 }
 
 // A NaN counts as the largest while blocks are made, and no entry as the least.
@@ -141,7 +140,7 @@ QN_DEVICE void take_scores(const Shared &s, const Share &share, Scan &scan, u32 
 {
     const u32 row = own_row(), entry = first + row, key = key_of(score);
     const bool valid = entry < share.row.length && tile * kTile + row < kUnitEntries;
-    const bool lead = lane_index() % 4 < 2;
+    const bool lead = lane_index() % 4 < kRows; // else it repeats another
     if constexpr (!BLOCKS) {
         put_candidate(s.select, scan, lead, local * kUnitResults + row, valid ? candidate(key, entry) : 0);
     } else if constexpr (kManyBlocks) {
@@ -150,29 +149,29 @@ QN_DEVICE void take_scores(const Shared &s, const Share &share, Scan &scan, u32 
         if (EPB > 2) most = block_max(most, 8);
         if (EPB > 4) most = block_max(most, 16);
         if (EPB > 8) most = block_max(most, 1);
+        if (EPB > 16) most = block_max(most, 2);
         const bool any = first + row / EPB * EPB < share.row.length;
         put_candidate(s.select, scan, lead && row % EPB == 0, local * kUnitResults + row / EPB,
                       any ? candidate(block_key(most), entry / EPB) : 0);
     } else {
         u32 most = block_part(key, valid);
         most = block_max(most, 4), most = block_max(most, 8), most = block_max(most, 16), most = block_max(most, 1);
+        if (kRows > 2) most = block_max(most, 2);
         part = tile ? max(part, most) : most;
         if (tile + 1 == kUnitTiles)
             put_candidate(s.select, scan, lane_index() == 0, local, candidate(block_key(part), unit_of(share, local)));
     }
 }
 
-// Rows of a tile that need the other way, one after another.
-QN_DEVICE float mend_scores(const indexer_params &p, const Share &share, u32 first, bool odd0, bool odd1, float score)
+// Rows of a tile that need the other way, one after another. odd: whether this lane's own does.
+QN_DEVICE float mend_scores(const indexer_params &p, const Share &share, u32 first, bool odd, float score)
 {
-    const u32 low = __ballot_sync(kFullMask, odd0), high = __ballot_sync(kFullMask, odd1);
-    if (!(low | high)) return score;
+    u32 lanes = __ballot_sync(kFullMask, odd && lane_index() % 4 < kRows && first + own_row() < share.row.length);
 #pragma unroll 1
-    for (u32 i = 0; i < kTile; i++) {
-        const u32 lanes = (i < 8 ? low : high) >> 4 * (i % 8) & 15u;
-        if (!lanes || first + i >= share.row.length) continue;
-        const float exact = score_exactly(p, share.row.number, first + i);
-        if (own_row() == i) score = exact;
+    for (; lanes; lanes &= lanes - 1) {
+        const u32 lane = (u32)__ffs((i32)lanes) - 1, row = lane / 4 + lane % 4 * 8;
+        const float exact = score_exactly(p, share.row.number, first + row);
+        if (own_row() == row) score = exact;
     }
     return score;
 }
@@ -225,8 +224,8 @@ QN_DEVICE void advance_flow(const indexer_params &p, const Share &share, u32 beg
 }
 
 struct Sums { // of a tile, over heads
-    float sum[2];
-    bool odd[2];
+    float sum[kRows];
+    bool odd[kRows];
 };
 
 // One step: its bytes to operands, the next bytes asked for, then the arithmetic. True when the tile's scores are whole.
@@ -235,12 +234,16 @@ QN_DEVICE bool do_step(const indexer_params &p, const Shared &s, const Held &hel
                        u32 a, Flow &flow, Sums &sums, float &score)
 {
     const Step at = step_of(share, begin, i);
-    u32 operand[kSteps][4], least[2] = {0, 0};
-    float factor[2] = {1.f, 1.f};
-    if (at.head == 0) sums = Sums{{0.f, 0.f}, {*s.query.odd != 0, *s.query.odd != 0}};
+    u32 operand[kMatrices][kSteps][4], least[kRows];
+    float factor[kRows];
+    if (at.head == 0) {
 #pragma unroll
-    for (u32 r = 0; r < 2; r++) {
+        for (u32 r = 0; r < kRows; r++) sums.sum[r] = 0.f, sums.odd[r] = *s.query.odd != 0;
+    }
+#pragma unroll
+    for (u32 r = 0; r < kRows; r++) {
         bool fits;
+        least[r] = 0, factor[r] = 1.f;
         if constexpr (kInteger)
             fits = decode_integer(flow.raw[a].value[r], flow.raw[a].scale[r], r, least[r], operand);
         else
@@ -251,10 +254,10 @@ QN_DEVICE bool do_step(const indexer_params &p, const Shared &s, const Held &hel
     if constexpr (kHeads) {
         const float tensor = __ldg(p.tensor_scale);
         add_head(p, share.row, s.query, operand, at.head, factor[0] * tensor, sums.sum);
-        score = lane_index() & 1 ? sums.sum[1] : sums.sum[0];
+        score = own_of(sums.sum);
     } else if constexpr (kInteger) {
         sum_integers(s.query, held, operand, sums.sum);
-        const u32 exponent = min(lane_index() & 1 ? least[1] : least[0], kMostScale) + 48;
+        const u32 exponent = min(own_of(least), kMostScale) + 48;
         score = row_sum(sums.sum) * __uint_as_float(exponent << 23);
     } else {
         sum_floats(p, share.row, s.query, operand, factor, sums.sum);
@@ -279,7 +282,7 @@ QN_DEVICE void run_batch(const indexer_params &p, const Shared &s, const Share &
             float score = 0.f;
             if (!do_step<kAligned>(p, s, held, share, begin, i + a, a, flow, sums, score)) continue;
             const Step at = step_of(share, begin, i + a);
-            score = mend_scores(p, share, at.first, sums.odd[0], sums.odd[1], score);
+            score = mend_scores(p, share, at.first, own_of(sums.odd), score);
             take_scores(s, share, scan, at.local, at.tile, at.first, score, part);
         }
     }

@@ -9,8 +9,8 @@
 // fp8_shared: C and an f32. A page of a shared layout holds the values of all its entries, then their scales. The even
 // element of two in a byte is in the low nibble.
 //
-// Who holds what: a warp takes 16 entries, rows 0 to 15. Lane 4g + q has row g and row g + 8, and of each the elements
-// q * C / 4 up to (q + 1) * C / 4, in units of 8. The contraction may run in any order, so q is laid out the same way.
+// Who holds what: a warp takes a tile of 16 or 32 entries, its rows. Lane 4g + q has the rows g, g + 8, …, and of each the
+// elements q * C / 4 up to (q + 1) * C / 4, in units of 8. The contraction may run in any order, so q is laid out the same way.
 #pragma once
 
 #include "../common/convert.cuh"
@@ -42,7 +42,10 @@ constexpr u32 kScaleWords = LAYOUT == kFp8Shared ? 1 : (kGroups + 3) / 4;
 constexpr u32 kValueBytes = kHeads ? H * C / 2 : kFp4 ? C / 2 : C;
 constexpr u32 kScaleBytes = kHeads ? H * C / 16 : LAYOUT == kMxfp4Shared ? C / 32 : 4;
 constexpr u32 kSteps = kInteger ? kUnits : 2 * kUnits; // of the contraction: 32 or 16 elements
-constexpr u32 kTile = 16;                              // entries a warp and step
+constexpr u32 kMatrices =
+    C <= 128 ? 2 : 1;                 // of 16 rows that a warp takes at a time: those of a step share q's fragments
+constexpr u32 kRows = 2 * kMatrices;  // of this lane
+constexpr u32 kTile = 16 * kMatrices; // entries a warp and step
 
 QN_DEVICE u32 thread_index()
 {

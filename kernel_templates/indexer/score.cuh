@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scores of 16 entries by a warp: matrix instructions, ReLU and the weighted sum over heads. An entry's score depends on
+// Scores of a tile by a warp: matrix instructions, ReLU and the weighted sum over heads. An entry's score depends on
 // its own bytes and the row's query only: which of two ways it takes, and every order of sums.
 //
 // Integers: the sum of a head is exact and below 2^21. Clamped at 0 it is a non-negative i32, whose bits are those of the
@@ -12,39 +12,9 @@
 #include "../common/mma.cuh"
 #include "query.cuh"
 
-constexpr u32 kTilesAtATime = kColumnTiles % 2 ? 1 : 2;
-// Tiles whose fragments stay in registers; those of the others are read again for every 16 entries.
-constexpr u32 kHeldWords = THREADS <= 256 ? 64 : THREADS <= 384 ? 32 : 0;
-constexpr u32 kMostHeld = kHeldWords / (2 * kSteps) / kTilesAtATime * kTilesAtATime;
-constexpr u32 kHeldTiles = !kInteger || kHeads ? 0 : kColumnTiles < kMostHeld ? kColumnTiles : kMostHeld;
-
-struct Held {
-    u32 b[kHeldTiles ? kHeldTiles : 1][kSteps][2];
-};
-
-QN_DEVICE void hold_query(const Query &s, Held &held)
-{
-#pragma unroll
-    for (u32 j = 0; j < kHeldTiles; j++) {
-#pragma unroll
-        for (u32 k = 0; k < kSteps; k++) {
-            const uint2 two = s.fragment[(j * kSteps + k) * kFragmentLanes + lane_index()];
-            held.b[j][k][0] = two.x, held.b[j][k][1] = two.y;
-        }
-    }
-}
+constexpr u32 kTilesAtATime = kColumnTiles % 2 ? 1 : 2; // two chains of sums for each matrix
 
 static_assert(QUERY_SHARED || !kInteger, "QUERY_SHARED: integers' fragments always fit");
-
-QN_DEVICE void fragment_of(const Query &s, const Held &held, u32 tile, u32 step, u32 (&b)[2])
-{
-    if (tile < kHeldTiles) {
-        b[0] = held.b[tile][step][0], b[1] = held.b[tile][step][1];
-    } else {
-        const uint2 two = s.fragment[(tile * kSteps + step) * kFragmentLanes + lane_index() % kFragmentLanes];
-        b[0] = two.x, b[1] = two.y;
-    }
-}
 
 QN_DEVICE void multiply_float(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2])
 {
@@ -56,33 +26,37 @@ QN_DEVICE void multiply_float(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2
 
 // ---- one key an entry: all heads of it
 
-QN_DEVICE void sum_integers(const Query &s, const Held &held, const u32 (&a)[kSteps][4], float (&sum)[2])
+QN_DEVICE void sum_integers(const Query &s, const u32 (&a)[kMatrices][kSteps][4], float (&sum)[kRows])
 {
     const u32 column = lane_index() % 4 * 2;
-#pragma unroll
+#pragma unroll 1
     for (u32 first = 0; first < kColumnTiles; first += kTilesAtATime) {
-        i32 c[kTilesAtATime][4];
+        i32 c[kTilesAtATime][kMatrices][4];
 #pragma unroll
         for (u32 j = 0; j < kTilesAtATime; j++) {
             const uint4 start = *reinterpret_cast<const uint4 *>(s.scale + 2 * ((first + j) * 8 + column));
-            c[j][0] = (i32)start.x, c[j][1] = (i32)start.y, c[j][2] = (i32)start.z, c[j][3] = (i32)start.w;
+#pragma unroll
+            for (u32 m = 0; m < kMatrices; m++) {
+                c[j][m][0] = (i32)start.x, c[j][m][1] = (i32)start.y;
+                c[j][m][2] = (i32)start.z, c[j][m][3] = (i32)start.w;
+            }
         }
 #pragma unroll
-        for (u32 k = 0; k < kSteps; k++) {
+        for (u32 k = 0; k < kSteps; k += kPaired ? 2 : 1) {
+            u32 b[kTilesAtATime][kPaired ? 2 : 1][2];
 #pragma unroll
-            for (u32 j = 0; j < kTilesAtATime; j++) {
-                u32 b[2];
-                fragment_of(s, held, first + j, k, b);
-                mma_m16n8k32_s32_u8_s8(c[j], a[k], b, c[j]);
+            for (u32 j = 0; j < kTilesAtATime; j++) load_fragments(s, first + j, k, b[j]);
+#pragma unroll
+                for (u32 m = 0; m < kMatrices; m++) mma_m16n8k32_s32_u8_s8(c[j][m], a[m][k], b, c[j][m]);
             }
         }
 #pragma unroll
         for (u32 j = 0; j < kTilesAtATime; j++) {
             const float2 w = *reinterpret_cast<const float2 *>(s.weight + (first + j) * 8 + column);
 #pragma unroll
-            for (u32 r = 0; r < 2; r++) {
-                sum[r] = fmaf(__int_as_float(max(c[j][2 * r], 0)), w.x, sum[r]);
-                sum[r] = fmaf(__int_as_float(max(c[j][2 * r + 1], 0)), w.y, sum[r]);
+            for (u32 r = 0; r < kRows; r++) {
+                sum[r] = fmaf(__int_as_float(max(c[j][r / 2][r % 2 * 2], 0)), w.x, sum[r]);
+                sum[r] = fmaf(__int_as_float(max(c[j][r / 2][r % 2 * 2 + 1], 0)), w.y, sum[r]);
             }
         }
     }
@@ -94,23 +68,29 @@ QN_DEVICE float weighted(float sum, float dot, float factor, float scale, float 
     return fmaf(max_or_nan(x, 0.f), w, sum);
 }
 
-QN_DEVICE void sum_floats(const indexer_params &p, const Row &row, const Query &s, const u32 (&a)[kSteps][4],
-                          const float (&factor)[2], float (&sum)[2])
+QN_DEVICE void sum_floats(const indexer_params &p, const Row &row, const Query &s, const u32 (&a)[kMatrices][kSteps][4],
+                          const float (&factor)[kRows], float (&sum)[kRows])
 {
     const u32 column = lane_index() % 4 * 2;
 #pragma unroll 1
     for (u32 first = 0; first < kColumnTiles; first += kTilesAtATime) {
-        float c[kTilesAtATime][4];
+        float c[kTilesAtATime][kMatrices][4];
 #pragma unroll
-        for (u32 j = 0; j < kTilesAtATime; j++) c[j][0] = c[j][1] = c[j][2] = c[j][3] = 0.f;
+        for (u32 j = 0; j < kTilesAtATime; j++) {
+#pragma unroll
+            for (u32 m = 0; m < kMatrices; m++) c[j][m][0] = c[j][m][1] = c[j][m][2] = c[j][m][3] = 0.f;
+        }
 #pragma unroll
         for (u32 u = 0; u < kUnits; u++) {
 #pragma unroll
             for (u32 j = 0; j < kTilesAtATime; j++) {
                 u32 b[2][2];
                 unit_fragments(p, row, s, first + j, u, b);
-                multiply_float(c[j], a[2 * u % kSteps], b[0]);
-                multiply_float(c[j], a[(2 * u + 1) % kSteps], b[1]);
+#pragma unroll
+                for (u32 m = 0; m < kMatrices; m++) {
+                    multiply_float(c[j][m], a[m][2 * u % kSteps], b[0]);
+                    multiply_float(c[j][m], a[m][(2 * u + 1) % kSteps], b[1]);
+                }
             }
         }
 #pragma unroll
@@ -118,39 +98,64 @@ QN_DEVICE void sum_floats(const indexer_params &p, const Row &row, const Query &
             const float2 w = *reinterpret_cast<const float2 *>(s.weight + (first + j) * 8 + column);
             const float2 scale = *reinterpret_cast<const float2 *>(s.scale + (first + j) * 8 + column);
 #pragma unroll
-            for (u32 r = 0; r < 2; r++) {
-                sum[r] = weighted(sum[r], c[j][2 * r], factor[r], scale.x, w.x);
-                sum[r] = weighted(sum[r], c[j][2 * r + 1], factor[r], scale.y, w.y);
+            for (u32 r = 0; r < kRows; r++) {
+                sum[r] = weighted(sum[r], c[j][r / 2][r % 2 * 2], factor[r], scale.x, w.x);
+                sum[r] = weighted(sum[r], c[j][r / 2][r % 2 * 2 + 1], factor[r], scale.y, w.y);
             }
         }
     }
 }
 
-// Sums of the four lanes of a row. Even lanes end with row g, odd lanes with row g + 8.
-QN_DEVICE float row_sum(const float (&sum)[2])
+// Which of its rows a lane ends up with: row g + 8 q of 32, or g + 8 (q % 2) of 16, where lanes 2 and 3 repeat 0 and 1.
+QN_DEVICE u32 own_part()
 {
-    const bool odd = lane_index() & 1;
+    return lane_index() % kRows;
+}
+template <class T> QN_DEVICE T own_of(const T (&each)[kRows])
+{
+    const u32 q = own_part();
+    if constexpr (kRows == 2) return q ? each[1] : each[0];
+    return q & 2 ? (q & 1 ? each[kRows - 1] : each[kRows - 2]) : q & 1 ? each[1] : each[0];
+}
+
+// Sums over the four lanes of a row, each lane its own row's.
+QN_DEVICE float row_sum(const float (&sum)[kRows])
+{
+    const bool odd = lane_index() & 1, high = lane_index() & 2;
     float kept = odd ? sum[1] : sum[0];
     kept += __shfl_xor_sync(kFullMask, odd ? sum[0] : sum[1], 1);
-    return kept + __shfl_xor_sync(kFullMask, kept, 2);
+    if constexpr (kRows == 2) return kept + __shfl_xor_sync(kFullMask, kept, 2);
+    float other = odd ? sum[kRows - 1] : sum[kRows - 2];
+    other += __shfl_xor_sync(kFullMask, odd ? sum[kRows - 2] : sum[kRows - 1], 1);
+    return (high ? other : kept) + __shfl_xor_sync(kFullMask, high ? kept : other, 2);
 }
 
 // ---- keys of their own for each head: one head; all columns are equal
 
-QN_DEVICE void add_head(const indexer_params &p, const Row &row, const Query &s, const u32 (&a)[kSteps][4], u32 head,
-                        float factor, float (&sum)[2])
+QN_DEVICE void add_head(const indexer_params &p, const Row &row, const Query &s, const u32 (&a)[kMatrices][kSteps][4],
+                        u32 head, float factor, float (&sum)[kRows])
 {
-    float c[2][4] = {{0.f, 0.f, 0.f, 0.f}, {0.f, 0.f, 0.f, 0.f}}; // two chains, so that one need not wait for the other
+    float c[kMatrices][2][4]; // two chains each, so that one need not wait for the other
+#pragma unroll
+    for (u32 m = 0; m < kMatrices; m++) {
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) c[m][0][i] = c[m][1][i] = 0.f;
+    }
 #pragma unroll
     for (u32 u = 0; u < kUnits; u++) {
         u32 b[2][2];
         unit_fragments(p, row, s, head, u, b);
-        multiply_float(c[0], a[2 * u % kSteps], b[0]);
-        multiply_float(c[1], a[(2 * u + 1) % kSteps], b[1]);
+#pragma unroll
+        for (u32 m = 0; m < kMatrices; m++) {
+            multiply_float(c[m][0], a[m][2 * u % kSteps], b[0]);
+            multiply_float(c[m][1], a[m][(2 * u + 1) % kSteps], b[1]);
+        }
     }
 #pragma unroll
-    for (u32 r = 0; r < 2; r++)
-        sum[r] = weighted(sum[r], c[0][2 * r] + c[1][2 * r], factor, s.scale[head], s.weight[head]);
+    for (u32 r = 0; r < kRows; r++) {
+        const float dot = c[r / 2][0][r % 2 * 2] + c[r / 2][1][r % 2 * 2];
+        sum[r] = weighted(sum[r], dot, factor, s.scale[head], s.weight[head]);
+    }
 }
 
 // ---- the other way

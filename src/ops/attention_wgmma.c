@@ -43,12 +43,17 @@ int qn_attention_wgmma_shared(const spec_t *s, const qn_config *c)
     return bytes + 8 * (2 + 2 * stages * (key_pieces + columns) + 4 + 1);
 }
 
-// Of a computing thread, about: sums of the output, scores, probabilities, and the rest.
+// Of a computing thread: sums of the output, scores, probabilities, and about what the rest takes; the features' shares are
+// such that nothing that is accepted spills.
 int qn_attention_wgmma_registers(const spec_t *s, const qn_config *c)
 {
     int keys = value_of(c, QN_ATTENTION_KEYS), columns = (int)s->dv;
+    bool right = s->causal || s->window_right >= 0, ends = s->layout == QUERN_LAYOUT_VARLEN || s->length_k;
     if (value_of(c, QN_ATTENTION_COLUMNS) == 2) columns = 64 * ((chunks_of(s->dv) + 1) / 2);
-    return columns / 2 + keys / 2 + keys / 4 + 36;
+    int registers = columns / 2 + keys / 2 + keys / 4 + 28;
+    if (right || s->lse) registers += 8;
+    if (s->softcap != 0 || s->window_left >= 0 || ends) registers += 12;
+    return registers;
 }
 
 int qn_attention_wgmma_threads(const qn_config *c)
@@ -105,19 +110,26 @@ const char *qn_attention_wgmma_template(const qn_config *c)
 
 // ---- choose
 
+// In order of preference: the first that serves the spec.
 typedef struct tile {
     int most_d, most_dv; // 0: ends the list
     int rows, keys, columns, slots;
 } tile;
 
 static const tile tiles[] = {
-    {64, 64, 192, 128, 1, 4},  {128, 128, 128, 128, 1, 4}, {192, 128, 128, 128, 1, 4}, {192, 192, 128, 96, 1, 4},
-    {256, 256, 128, 80, 1, 4}, {576, 512, 64, 64, 2, 2},   {0, 0, 0, 0, 0, 0},
+    {64, 64, 192, 128, 1, 4},   {64, 64, 128, 176, 1, 4},   {128, 128, 128, 176, 1, 4}, {128, 128, 128, 128, 1, 4},
+    {192, 128, 128, 128, 1, 4}, {192, 192, 128, 112, 1, 4}, {192, 192, 128, 96, 1, 4},  {256, 256, 128, 80, 1, 4},
+    {256, 256, 128, 64, 1, 4},  {576, 512, 64, 64, 2, 2},   {0, 0, 0, 0, 0, 0},
+};
+// Under a causal limit smaller blocks: less of the last ones is masked.
+static const tile causal_tiles[] = {
+    {64, 64, 128, 176, 1, 4},  {128, 128, 128, 128, 1, 4}, {192, 128, 128, 128, 1, 4}, {192, 192, 128, 96, 1, 4},
+    {256, 256, 128, 64, 1, 4}, {576, 512, 64, 64, 2, 2},   {0, 0, 0, 0, 0, 0},
 };
 
 bool qn_attention_wgmma_choose(const spec_t *s, const qn_arch *arch, qn_config *c)
 {
-    for (const tile *t = tiles; t->most_d; t++) {
+    for (const tile *t = s->causal || s->window_right >= 0 ? causal_tiles : tiles; t->most_d; t++) {
         if (s->d > t->most_d || s->dv > t->most_dv) continue;
         memset(c, 0, sizeof *c);
         c->value[QN_ATTENTION_PLAN] = QN_ATTENTION_WGMMA;

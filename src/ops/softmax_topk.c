@@ -311,6 +311,21 @@ static int choice_below(enum knob knob, int value)
     return below;
 }
 
+// Winners of real rows bunch in warps: a third more entries than rows need whose winners lie anywhere, where that costs
+// no CTA and leaves L1 an eighth of the memory. ANALYSIS.md has the counts.
+static void lengthen_lists(const spec_t *s, const qn_arch *arch, qn_config *c)
+{
+    const int need = stream_local_k(s, c), most = need + (need + 2) / 3;
+    for (;;) {
+        qn_config longer = *c;
+        longer.value[LOCAL_K] = choice_at_least(LOCAL_K, c->value[LOCAL_K] + 1);
+        int64_t bytes = (int64_t)(stream_of(s, &longer).shared_bytes + 1024) * c->value[CTAS];
+        if (longer.value[LOCAL_K] == c->value[LOCAL_K] || longer.value[LOCAL_K] > most) return;
+        if (!stream_fits(s, arch, &longer) || bytes > arch->shared_sm / 8 * 7) return;
+        *c = longer;
+    }
+}
+
 // Fewer CTAs an SM first, then shorter lists, until it fits. Lists of K + 1 entries always do.
 static void choose_stream(const spec_t *s, const qn_arch *arch, int block, int ctas, qn_config *c)
 {
@@ -322,6 +337,7 @@ static void choose_stream(const spec_t *s, const qn_arch *arch, int block, int c
     while (!stream_fits(s, arch, c) && c->value[CTAS] > 1) c->value[CTAS] = choice_below(CTAS, c->value[CTAS]);
     while (!stream_fits(s, arch, c) && c->value[LOCAL_K] > 1)
         c->value[LOCAL_K] = choice_below(LOCAL_K, c->value[LOCAL_K]);
+    lengthen_lists(s, arch, c);
 }
 
 static quern_status check_list(const spec_t *s, const qn_config *c, int slots, int sorted)

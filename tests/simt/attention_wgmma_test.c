@@ -2,6 +2,7 @@
 // attention's plan "wgmma" on the functional model, by force: tiles of every kind on lengths at their edges, head_dims
 // between the instructions' steps, every feature, and arguments that only its second stage can serve; which of the two
 // stages ran is looked up in the texts. Needs a C++ compiler; without one it says so and is skipped.
+// The cases named "stays" have more work than the device has SMs, so that a CTA goes from one tile to the next.
 // $QUERN_TEST_CASE: only cases with this in their name; $QUERN_TEST_SHARD=i/n: every n-th.
 #include "support/simt.h"
 
@@ -121,6 +122,9 @@ static const forced cases[] = {
      ATTENTION_PACKED,
      false},
     {"d64_512", COLUMNS, "d=64 dv=512 causal=1", ASAN, 1, 1, 1, {5}, {70}, 0, ATTENTION_PACKED, false},
+    {"stays", SMALL, "d=8 in=f16 lse=1", BOTH, 1, 140, 1, {3}, {20}, 0, ATTENTION_PACKED, false},
+    {"stays_with_pairs", SMALL, "d=8 causal=1", ASAN, 1, 135, 1, {130}, {131}, 0, ATTENTION_PACKED, false},
+    {"stays_columns", COLUMNS, "d=8 dv=72 causal=1", BOTH, 2, 70, 7, {3, 3}, {66, 70}, 70, ATTENTION_PACKED, false},
     {"unaligned", GROUPS_2, "d=64 causal=1 lse=1", ASAN, 1, 2, 1, {30}, {40}, 0, ATTENTION_UNALIGNED, true},
     {"no_keys", GROUPS_2, "d=64 lse=1", ASAN, 1, 2, 1, {30}, {0}, 0, ATTENTION_PACKED, true},
 };

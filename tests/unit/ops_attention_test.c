@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// attention on the host: what a launch refuses, strides in any order, what the kernels are told, splits and workspace.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "attention/args.h"
+#include "ops/attention.h"
+
+static _Alignas(256) char memory[1024];
+
+static quern_attention_spec parse(const char *text)
+{
+    quern_any_spec spec, full;
+    const qn_family *family;
+    quern_attention_spec result;
+    if (quern_spec_parse(text, &spec) != QUERN_OK || qn_spec_complete(&spec.base, &family, &full) != QUERN_OK)
+        fail_msg("'%s': %s", text, quern_message());
+    memcpy(&result, &full, sizeof result);
+    return result;
+}
+
+static quern_attention_args args_of(int64_t B, int64_t Sq, int64_t Sk, int64_t Hq, int64_t Hkv)
+{
+    quern_attention_args a = QUERN_ATTENTION_ARGS_INIT;
+    a.B = B, a.Sq = Sq, a.Sk = Sk, a.Hq = Hq, a.Hkv = Hkv;
+    a.q = a.k = a.v = a.out = memory;
+    return a;
+}
+
+static quern_status check(const char *text, const quern_attention_args *a, bool *empty)
+{
+    quern_attention_spec spec = parse(text);
+    *empty = false;
+    return qn_family_attention.check_args(&spec.base, &a->base, empty);
+}
+
+static void sizes_that_make_no_sense_are_refused(void **state)
+{
+    (void)state;
+    bool empty;
+    quern_attention_args a = args_of(1, 4, 8, 6, 4);
+    assert_int_equal(check("attention", &a, &empty), QUERN_BAD_SIZE); // 6 heads on 4
+    a = args_of(1, 4, 8, 6, 0);
+    assert_int_equal(check("attention", &a, &empty), QUERN_BAD_SIZE);
+    a = args_of(-1, 4, 8, 4, 4);
+    assert_int_equal(check("attention", &a, &empty), QUERN_BAD_SIZE);
+    a = args_of(1, INT32_MAX, 8, 64, 1);
+    assert_int_equal(check("attention", &a, &empty), QUERN_BAD_SIZE); // rows past 2^31
+    a = args_of(1, 4, 8, 4, 4), a.v = NULL;
+    assert_int_equal(check("attention", &a, &empty), QUERN_MISSING_ARGUMENT);
+    assert_int_equal(check("attention kv_alias=1", &a, &empty), QUERN_OK); // v is not asked for
+    a = args_of(1, 4, 8, 4, 4), a.q = memory + 1;
+    assert_int_equal(check("attention", &a, &empty), QUERN_MISALIGNED);
+    a = args_of(2, 4, 8, 4, 4);
+    assert_int_equal(check("attention layout=varlen", &a, &empty), QUERN_OK); // Tq = 0: nothing to do
+    assert_true(empty);
+    a.Tq = 5, a.Tk = 5;
+    assert_int_equal(check("attention layout=varlen", &a, &empty), QUERN_MISSING_ARGUMENT); // cu_q
+}
+
+static void nothing_to_do_is_a_success(void **state)
+{
+    (void)state;
+    bool empty;
+    for (int i = 0; i < 3; i++) {
+        quern_attention_args a = args_of(i == 0 ? 0 : 2, i == 1 ? 0 : 4, 8, i == 2 ? 0 : 4, 4);
+        a.q = a.k = a.v = a.out = NULL;
+        if (i) a.k = a.v = memory;
+        assert_int_equal(check("attention", &a, &empty), QUERN_OK);
+        assert_true(empty);
+    }
+    quern_attention_args a = args_of(2, 4, 0, 4, 4); // no keys: results are written
+    a.k = a.v = NULL;
+    assert_int_equal(check("attention", &a, &empty), QUERN_OK);
+    assert_false(empty);
+}
+
+// [B, S, H, d] in memory as [B, H, S, d], and with room between; elements may not share a place.
+static void strides_lie_in_any_order(void **state)
+{
+    (void)state;
+    bool empty;
+    quern_attention_args a = args_of(2, 3, 5, 4, 4);
+    a.q_stride_S = 64, a.q_stride_H = 3 * 64, a.q_stride_B = 4 * 3 * 64;
+    assert_int_equal(check("attention", &a, &empty), QUERN_OK);
+    a.q_stride_H = 3 * 64 - 1;
+    assert_int_equal(check("attention", &a, &empty), QUERN_BAD_STRIDE);
+    a.q_stride_H = 3 * 64, a.q_stride_B = 64; // two sequences in one place
+    assert_int_equal(check("attention", &a, &empty), QUERN_BAD_STRIDE);
+    a.q_stride_B = 64, a.q_stride_S = 128, a.q_stride_H = 3 * 128; // batches innermost
+    assert_int_equal(check("attention", &a, &empty), QUERN_OK);
+    a.q_stride_H = -64;
+    assert_int_equal(check("attention", &a, &empty), QUERN_BAD_STRIDE);
+    a.q_stride_H = INT64_MAX / 4;
+    assert_int_equal(check("attention", &a, &empty), QUERN_BAD_STRIDE);
+    a = args_of(1, 3, 5, 4, 4), a.q_stride_B = 1; // one sequence: nothing steps by it
+    assert_int_equal(check("attention", &a, &empty), QUERN_OK);
+}
+
+// ---- what the kernels are told
+
+static attention_params launch(const char *text, const quern_attention_args *a, size_t bucket, qn_launch *out)
+{
+    static qn_plan plan;
+    quern_attention_spec spec = parse(text);
+    const qn_device_limits limits = {108};
+    const qn_arch *arch;
+    qn_config config;
+    attention_params p;
+    assert_int_equal(qn_arch_find("sm_80", &arch), QUERN_OK);
+    qn_attention_choose(&spec.base, arch, bucket, &config);
+    assert_int_equal(qn_attention_plan(&spec.base, arch, &config, &plan), QUERN_OK);
+    memset(out, 0, sizeof *out);
+    qn_family_attention.launch(&spec.base, &config, &plan, &limits, &a->base, 0, out);
+    memcpy(&p, out->params, sizeof p);
+    return p;
+}
+
+static void strides_of_zero_step_over_what_is_inside(void **state)
+{
+    (void)state;
+    qn_launch out;
+    quern_attention_args a = args_of(2, 100, 50, 4, 2);
+    attention_params p = launch("attention d=128 dv=64", &a, QN_ATTENTION_MANY, &out);
+    assert_int_equal(p.q_stride.head, 128);
+    assert_int_equal(p.q_stride.position, 4 * 128);
+    assert_int_equal(p.q_stride.batch, 100 * 4 * 128);
+    assert_int_equal(p.v_stride.batch, 50 * 2 * 64);
+    assert_int_equal(p.out_stride.position, 4 * 64);
+    assert_int_equal(p.aligned, 15);
+    a.k_stride_S = 64, a.k_stride_H = 50 * 64; // heads first; the batch's stride follows
+    p = launch("attention d=64", &a, QN_ATTENTION_MANY, &out);
+    assert_int_equal(p.k_stride.batch, 2 * 50 * 64);
+    a.k_stride_H = 50 * 64 + 1;
+    p = launch("attention d=64", &a, QN_ATTENTION_MANY, &out);
+    assert_int_equal(p.aligned & 2, 0);
+    a = args_of(2, 100, 50, 4, 2), a.v = memory + 2, a.out = memory + 4;
+    p = launch("attention d=64", &a, QN_ATTENTION_MANY, &out);
+    assert_int_equal(p.aligned, 1 | 2 | 8);
+}
+
+static void windows_and_scale_arrive_as_they_are_meant(void **state)
+{
+    (void)state;
+    qn_launch out;
+    quern_attention_args a = args_of(1, 40, 50, 1, 1);
+    attention_params p = launch("attention causal=1 window_left=9223372036854775807", &a, QN_ATTENTION_MANY, &out);
+    assert_int_equal(p.window_right, 0);
+    assert_int_equal(p.window_left, ATTENTION_NO_LIMIT);
+    assert_float_equal(p.scale, 0.125, 0);
+    p = launch("attention scale=-0.5 window_right=7", &a, QN_ATTENTION_MANY, &out);
+    assert_int_equal(p.window_right, 7);
+    assert_float_equal(p.scale, 0.5, 0); // its sign is the kernel's
+}
+
+// ---- splits
+
+static void ctas_come_in_even_waves_and_never_more_than_splits(void **state)
+{
+    (void)state;
+    qn_launch out;
+    quern_attention_args a = args_of(1, 1, 32768, 32, 8);
+    a.workspace = memory;
+    attention_params p = launch("attention d=128", &a, QN_ATTENTION_DECODE_16, &out);
+    assert_int_equal(p.split, 1024);
+    assert_int_equal(p.split_most, 32);
+    assert_int_equal(p.pack, 4);
+    assert_int_equal(out.grid[0], 8);
+    assert_true(out.grid[1] >= 16 && out.grid[1] <= 32);
+    a.B = 4096; // tiles by the thousand fill the device
+    p = launch("attention d=128", &a, QN_ATTENTION_DECODE_16, &out);
+    assert_int_equal(out.grid[0], 4096 * 8);
+    assert_int_equal(p.split_ctas, 1);
+    a = args_of(1, 1, 100, 32, 8); // one split needs no workspace
+    p = launch("attention d=128", &a, QN_ATTENTION_DECODE_16, &out);
+    assert_int_equal(p.split_most, 1);
+    assert_null(p.workspace);
+}
+
+// The same keys give the same splits, whatever the batch and the heads.
+static void splits_depend_on_the_number_of_keys_alone(void **state)
+{
+    (void)state;
+    static const int64_t keys[] = {1, 100, 2048, 2049, 16384, 16385, 65536, 65537, 1 << 20};
+    static const int64_t want[] = {256, 256, 256, 512, 512, 1024, 1024, 2048, 2048};
+    qn_launch out;
+    for (size_t i = 0; i < QN_COUNT(keys); i++) {
+        for (int64_t B = 1; B <= 64; B *= 8) {
+            quern_attention_args a = args_of(B, 1, keys[i], 8, 8 / (B % 8 + 1));
+            a.workspace = memory;
+            assert_int_equal(launch("attention", &a, QN_ATTENTION_DECODE_16, &out).split, want[i]);
+            assert_int_equal(launch("attention batch_invariant=1", &a, QN_ATTENTION_DECODE_16, &out).split, 1024);
+            assert_int_equal(launch("attention kv_split=192", &a, QN_ATTENTION_DECODE_16, &out).split, 192);
+        }
+    }
+}
+
+// Memory for the largest sizes is enough for all smaller ones.
+static void the_workspace_grows_with_every_size(void **state)
+{
+    (void)state;
+    const qn_arch *arch;
+    assert_int_equal(qn_arch_find("sm_90a", &arch), QUERN_OK);
+    static const char *const texts[] = {"attention d=128", "attention d=128 batch_invariant=1",
+                                        "attention kv_split=64"};
+    for (size_t t = 0; t < QN_COUNT(texts); t++) {
+        quern_attention_spec spec = parse(texts[t]);
+        qn_config config;
+        qn_attention_choose(&spec.base, arch, QN_ATTENTION_DECODE_16, &config);
+        size_t before = 0;
+        for (int64_t keys = 1; keys < 300000; keys += keys / 3 + 1) {
+            quern_attention_sizes n = {sizeof n, 3, 2, keys, 8, 2, 0, 0, 0, 0};
+            size_t bytes = qn_family_attention.workspace(&spec.base, &config, &n);
+            if (bytes < before) fail_msg("'%s': %zu bytes at %d keys, %zu before", texts[t], bytes, (int)keys, before);
+            before = bytes;
+            n.Sq = 5000; // prefill of as many keys: decode comes later
+            assert_true(qn_family_attention.workspace(&spec.base, &config, &n) >= bytes);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_that_make_no_sense_are_refused),
+        cmocka_unit_test(nothing_to_do_is_a_success),
+        cmocka_unit_test(strides_lie_in_any_order),
+        cmocka_unit_test(strides_of_zero_step_over_what_is_inside),
+        cmocka_unit_test(windows_and_scale_arrive_as_they_are_meant),
+        cmocka_unit_test(ctas_come_in_even_waves_and_never_more_than_splits),
+        cmocka_unit_test(splits_depend_on_the_number_of_keys_alone),
+        cmocka_unit_test(the_workspace_grows_with_every_size),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
