@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The store's life: opening and closing it, the session that belongs to one process, and its use by one thread at a
-// time. Called by runtime/open.c and by the command.
+// time. Called by runtime/state.c and by the command.
 //   (1) A session of another process is never used and never closed: it is left behind on purpose. Closing it would
 //       roll back or delete the journal of a transaction that is the parent's.
 //   (2) A child that was forked while its parent was inside SQLite goes without a database: SQLite's own record of

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looking at a database: its figures, and whether every row is what it says. Called by the command and by seal.
+// Looking at a database: its figures, and whether every row is what it says. Called by the command, seal, prune and repair.
 // Changes nothing.
 #include "cache/sqlite_private.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tuning table of a database: what was tried for a spec on a device, how long it took, which configuration won. Rows
-// are text and numbers; this layer knows no family and no device. Read by runtime/tuned.c (the winners), written by the
+// are text and numbers; this layer knows no family and no device. Read by runtime/stores.c (the winners), written by the
 // tuner, both by the command. The table is made by the first put: a database without it has no results, and nothing
 // else changes for it.
 //

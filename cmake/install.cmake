@@ -21,5 +21,7 @@ if(QUERN_BUILD_TOOLS)
   install(TARGETS quern_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/kernel_templates DESTINATION ${CMAKE_INSTALL_DATADIR}/quern)
   install(FILES ${CMAKE_CURRENT_SOURCE_DIR}/tools/bench/peers.py ${CMAKE_CURRENT_SOURCE_DIR}/tools/bench/timing.py
-    ${CMAKE_CURRENT_SOURCE_DIR}/tools/bench/softmax_topk.py DESTINATION ${CMAKE_INSTALL_DATADIR}/quern/bench)
+    ${CMAKE_CURRENT_SOURCE_DIR}/tools/bench/softmax_topk.py ${CMAKE_CURRENT_SOURCE_DIR}/tools/bench/attention.py
+    ${CMAKE_CURRENT_SOURCE_DIR}/tools/bench/routing.py ${CMAKE_CURRENT_SOURCE_DIR}/tools/bench/gate.py
+    ${CMAKE_CURRENT_SOURCE_DIR}/tools/bench/router.py DESTINATION ${CMAKE_INSTALL_DATADIR}/quern/bench)
 endif()

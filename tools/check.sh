@@ -58,9 +58,14 @@ rule "a prototype without a comment in quern.h" "$(awk '
 # ---- every family has all its parts
 families=$(sed -nE 's/^#define QN_FAMILIES\(X\) (.*)/\1/p' src/ops/family.h | grep -oE 'X\([a-z_]+\)' | tr -d 'X()')
 rule "a family lacks a part" "$(for f in $families; do
-  for part in "src/ops/$f.c" "src/reference/$f.c" "kernel_templates/$f/ANALYSIS.md" "tests/gpu/${f}_test.c" "tests/simt/${f}*_test.c" "tests/unit/${f}_compile_test.c"; do
+  for part in "src/ops/$f.c" "src/reference/$f.c" "kernel_templates/$f/ANALYSIS.md" "tests/gpu/${f}_test.c" "tests/simt/${f}*_test.c" "tests/unit/${f}_compile_test.c" "tools/quern/bench_$f.c"; do
     compgen -G "$part" >/dev/null || echo "  $f: $part"
   done
+  if [ "$f" != softmax_topk ]; then # whose cases are the common ones, hostile.c and check.c
+    for part in "tests/support/hostile_$f.c" "tests/support/check_$f.c"; do [ -e "$part" ] || echo "  $f: $part"; done
+  fi
+  grep -q "^- \*\*$f\*\*:" README.md || echo "  $f: its line in README.md, first page"
+  grep -q "^| $f |" README.md || echo "  $f: its row in README.md, What has run where"
 done)"
 
 # ---- figures in the documents are those of the bench's report

@@ -13,7 +13,7 @@
  *     2  rules that hold everywhere     7  softmax_topk, 7.2 … others      12  stores: a cache of your own
  *     3  statuses and messages          8  warm: fill a cache, no GPU      13  kernels of your own, same path
  *     4  open and close                 9  look inside: describe, image    14  counters, log, dumps
- *     5  specs, prepare, workspace     10  specs as text
+ *     5  specs, prepare, workspace     10  specs as text                   (7.2 gate, 7.3 router, 7.4 indexer, 7.5 attention)
  *
  *
  * 1  A complete program: the 50 likeliest tokens of 8 rows of logits.
@@ -92,7 +92,7 @@ struct CUstream_st; /* what CUstream and cudaStream_t point to */
 /* ---------------------------------------------------------------------------------------------------------------
  * 3  Statuses and messages
  *
- * One list: code, name, text. Values never change; groups of ten leave room. */
+ * One list: name, code, text. Values never change; groups of ten leave room. */
 #define QUERN_STATUS_LIST(X)                                                                                           \
     X(OK, 0, "success")                                                                                                \
     /* arguments of a call */                                                                                          \
@@ -226,7 +226,7 @@ typedef struct quern_options {
     int busy_timeout_ms;     /* waiting for a locked database. Default 5000; -1: do not wait */
     int flight_timeout_ms;   /* waiting for another process's compile of the same kernel. Default 60000; -1: none */
     int compile_timeout_ms;  /* one compile. Default 120000; -1: no limit */
-    int compile_threads;     /* variants of one spec compiled at a time. Default: the processors this process may use */
+    int compile_threads;     /* kernels of one spec compiled at a time. Default: the processors this process may use */
     int64_t cache_cap_bytes; /* images in the user's database, oldest use first out. Default 1 GiB; -1: no cap */
     int line_info;           /* 1: kernels carry line information (and are other kernels: it is in the key).
                                      $QUERN_LINE_INFO: 0, 1 */
@@ -254,7 +254,7 @@ typedef struct quern_options {
 QUERN_API quern_status quern_open(const quern_options *options, quern **out);
 
 /* Frees everything; ops that are still held stay usable until they are released. NULL is allowed. Not while another
- * thread is inside a call on the same quern. */
+ * thread is inside a call on the same quern; launches of ops that are held may go on. */
 QUERN_API void quern_close(quern *q);
 
 /* ---------------------------------------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ QUERN_API quern_status quern_prepare(quern *q, const quern_spec *spec, int devic
 /* The same for a range of sizes only, when it is known which ones will come: from and to are the family's sizes structures,
  * both inclusive. Variants that serve no size of the range are neither compiled nor loaded; a launch that would need one
  * fails with BAD_SIZE. Ops of different ranges are different ops. Fails with BAD_SIZE too when a size of from is larger
- * than to's. */
+ * than to's, and with BAD_ARGUMENT for structures without INIT. */
 QUERN_API quern_status quern_prepare_sizes(quern *q, const quern_spec *spec, const void *from, const void *to,
                                            int device, quern_op **op);
 
@@ -302,10 +302,12 @@ QUERN_API quern_op *quern_op_retain(quern_op *op);
 QUERN_API void quern_op_release(quern_op *op);
 
 /* Bytes of device memory that launches with sizes up to these need (a pointer to the family's sizes structure, for
- * example quern_softmax_topk_sizes); often 0. The caller allocates it, aligned to 256 bytes. */
+ * example quern_softmax_topk_sizes); often 0, and 0 when an argument is NULL. The caller allocates it, aligned to 256
+ * bytes. */
 QUERN_API size_t quern_workspace_size(const quern_op *op, const void *sizes);
 
-/* Puts the workspace into its first state, on the stream: once, and again after a launch that failed. */
+/* Puts the workspace, all bytes of it, into its first state, on the stream: once, and again after a launch that failed.
+ * 0 bytes: nothing is done. Fails with MISSING_ARGUMENT, SMALL_WORKSPACE (NULL), MISALIGNED, DRIVER_ERROR. */
 QUERN_API quern_status quern_workspace_init(const quern_op *op, void *workspace, size_t bytes,
                                             struct CUstream_st *stream);
 
@@ -319,7 +321,7 @@ typedef struct quern_args {
     const char *family; /* "softmax_topk" */
 } quern_args;
 
-/* What every typed launch does; for code that is generic over families. */
+/* What every typed launch does, with its statuses; for code that is generic over families. */
 QUERN_API quern_status quern_launch_args(const quern_op *op, const quern_args *args, struct CUstream_st *stream);
 
 /* The same with arguments by name, for bindings: a tensor's name with its pointer; a size's or stride's name, or
@@ -488,10 +490,10 @@ QUERN_API quern_status quern_gate(const quern_op *op, const quern_gate_args *arg
  *
  *     logit[n, e] = Σ_d x[n, d] · w[e, d], then the gate of section 7.2 on each row
  *
- * Up to 64 tokens one launch (on a device with fewer SMs than its kind usually has, two); more tokens two. Each logit is
- * an f32 sum in a fixed order, so results are bitwise equal from run to run, within D · 2^-24 · Σ|x · w| of the exact one;
- * where an input is f32, or the types differ, every product is an f32 fma (no TF32). A sum that f32 cannot hold is an
- * infinity. All else is the gate's contract, with logits of f32.
+ * Up to 64 tokens one launch (two on a device with fewer SMs than its kind usually has, and for some specs of more than
+ * 512 experts); more tokens two. Each logit is an f32 sum in a fixed order, so results are bitwise equal from run to run,
+ * within D · 2^-24 · Σ|x · w| of the exact one; where an input is f32, or the types differ, every product is an f32 fma (no
+ * TF32). A sum that f32 cannot hold is an infinity. All else is the gate's contract, with logits of f32.
  *
  * The workspace carries partial sums between the launch's CTAs: quern_workspace_init before the first launch, one stream
  * at a time. CTAs wait for each other for about a second at most; if that was not enough (the device was not ours), the
@@ -687,9 +689,10 @@ QUERN_API quern_status quern_indexer(const quern_op *op, const quern_indexer_arg
  *
  * Elements are divided by their scale and rounded to nearest even, beyond the largest number to the largest. A block of
  * zeros has the smallest scale (1 for the f32 ones). A NaN or infinity has no code: BAD_VALUE, with its place.
- * Unpacking gives the numbers that stand in the codes, rounded to f32 once; NaN scale bytes give NaN. scales of f32 are
- * passed as bytes' address too. tensor_scale: with nvfp4_heads only; read when it is not 0 on entry to packing, so that
- * parts of a tensor can share one. */
+ * Unpacking gives the numbers that stand in the codes, rounded to f32 once; NaN scale bytes give NaN. Neither values nor
+ * scales, those of f32 included, need any alignment. tensor_scale: with nvfp4_heads only; read when it is not 0 on entry
+ * to packing, so that parts of a tensor can share one. Both fail with BAD_ARGUMENT (no such layout), BAD_SIZE,
+ * MISSING_ARGUMENT. */
 QUERN_API quern_status quern_pack(quern_indexer_layout layout, const float *x, int64_t rows, int64_t columns,
                                   void *values, void *scales, float *tensor_scale);
 
@@ -866,7 +869,7 @@ typedef struct quern_kernel_info {
 QUERN_API size_t quern_op_variants(const quern_op *op);
 QUERN_API size_t quern_op_stages(const quern_op *op, size_t variant);
 
-/* Fills *info; its strings live as long as the op. BAD_ARGUMENT for an index that is none. */
+/* Fills *info; its strings live as long as the op. BAD_ARGUMENT for an index that is none, and for an info without INIT. */
 QUERN_API quern_status quern_op_describe(const quern_op *op, size_t variant, size_t stage, quern_kernel_info *info);
 
 /* The variant that serves these sizes (the family's sizes structure); quern_op_variants(op) when the op was prepared for
@@ -890,7 +893,7 @@ typedef struct quern_image {
         sizeof(quern_image), 0, 0, 0, 0, 0, 0, 0                                                                       \
     }
 
-/* Fills *image. BAD_ARGUMENT for an index that is none. */
+/* Fills *image. BAD_ARGUMENT for an index that is none, and for an image without INIT. */
 QUERN_API quern_status quern_op_image(const quern_op *op, size_t variant, size_t stage, quern_image *image);
 
 /* ---------------------------------------------------------------------------------------------------------------
@@ -906,14 +909,15 @@ typedef union quern_any_spec {
     unsigned char bytes[256];
 } quern_any_spec;
 
-/* Reads a spec. Every problem has its status (10…16) and a message that names field, value and what is allowed. */
+/* Reads a spec into *spec, which needs no INIT. Every problem has its status (10…16) and a message that names field,
+ * value and what is allowed; else MISSING_ARGUMENT, OUT_OF_MEMORY. */
 QUERN_API quern_status quern_spec_parse(const char *text, quern_any_spec *spec);
 
 /* Writes the canonical text (fields in the family's order, defaults left out) with a final 0; BAD_SIZE if it does not
- * fit in `bytes` (512 are always enough). */
+ * fit in `bytes` (512 are always enough); of an invalid spec the statuses of parse. */
 QUERN_API quern_status quern_spec_format(const quern_spec *spec, char *text, size_t bytes);
 
-/* Says whether a spec is valid, as prepare and warm would. */
+/* Says whether a spec is valid, as prepare and warm would: OK, or the statuses of parse. */
 QUERN_API quern_status quern_spec_check(const quern_spec *spec);
 
 /* ---------------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ typedef struct attention_params {
     int window_left, window_right; // 0 … ATTENTION_NO_LIMIT
     int pack;                      // query heads of a KV head that a tile has as rows: 1, or Hq / Hkv
     int tiles;                     // of queries: dense, of a sequence; ragged, at most in all sequences together
-    int split;                     // decode: keys a split, a multiple of 64
+    int split;                     // decode: keys a split, a multiple of 64 and of KEYS
     int split_ctas;                // decode: CTAs a tile, at most; 1: one does all splits
     int split_tiles;               // decode: tiles of a sequence that may be cut, of one KV head
     int split_most;                // decode: splits that the workspace has room for, a tile

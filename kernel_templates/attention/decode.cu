@@ -9,7 +9,6 @@
 #include "split.cuh"
 
 static_assert(SHARED_BYTES == kTileBytes + 16, "the sizes of ops/attention_plan.c");
-static_assert(64 % KEYS == 0, "KEYS: splits begin at multiples of 64");
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ attention_params p)
 {
@@ -20,7 +19,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
     const Shared s = shared_pieces();
     // This CTA's splits are neighbours: the ring runs on from one to the next.
     const i32 begin = first_split(splits, (i32)blockIdx.y), end = first_split(splits, (i32)blockIdx.y + 1);
-    const Inner inner = inner_of(p, t);
     i32 first, last, unused;
     Ring ring;
     keys_of_split(p, t, splits, begin, &first, &unused);
@@ -29,6 +27,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
 #pragma unroll 1
     for (i32 i = begin; i < end; i++) {
         State state;
+        const Inner inner = inner_of(p, t); // again for each: kept, it would take registers
         state_clear(state);
         keys_of_split(p, t, splits, i, &first, &last);
         attend(p, t, s, inner, first / KEYS * KEYS, blocks_of(first, last), ring, state);

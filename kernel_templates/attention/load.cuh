@@ -23,6 +23,9 @@ constexpr int kKeyPitch = pitch_of(kDPadded);
 constexpr int kValuePitch = ALIAS ? kKeyPitch : pitch_of(kDVPadded);
 constexpr int kSlotBytes = KEYS * (kKeyPitch > kValuePitch ? kKeyPitch : kValuePitch);
 
+// Addresses that are worked out before their copies go: fewer where the output leaves few registers.
+constexpr int kLoadsAtOnce = (kDVPadded / 16 + COLUMNS - 1) / COLUMNS >= 16 ? 2 : 4;
+
 // kColumns of each row are read, up to kPadded follow as zeros. row_at(r) is asked for rows below `valid` only. anywhere:
 // an address of the tensor, for copies that read nothing.
 template <int kRows, int kColumns, int kPadded, int kPitch, class RowAt>
@@ -32,7 +35,7 @@ QN_DEVICE void load_rows(unsigned char *to, i32 valid, bool aligned, const void 
     if (aligned) {
         i32 row = thread_index() / kPieces, piece = thread_index() % kPieces;
         // Steps, not products: of unrolled products the compiler would keep each in a register across all blocks.
-#pragma unroll 4
+#pragma unroll kLoadsAtOnce
         for (i32 begin = 0; begin < kAll; begin += THREADS) {
             if (begin + THREADS > kAll && begin + thread_index() >= kAll) break;
             const bool is_data = row < valid && (kColumns == kPadded || piece < kColumns / 8);

@@ -6,26 +6,19 @@
 //
 // so a row's scores are with four lanes (and with COLUMNS warps, if these share its keys).
 //
-// A score is kept as it comes (capped: after the cap). Differences to the maximum are taken after the product with log2(e)
-// and scale, which is rounded for both alike: the maximum's own probability is exactly 1, however large scores are, and a
-// maximum that stays gives a factor of exactly 1. So a block that a row does not see changes no bit of it.
+// A block that a row does not see changes no bit of it: its base stays, so the factor is exactly 1, and it adds zeros.
 #pragma once
 
 #include "../common/convert.cuh"
 #include "../common/numbers.cuh"
 #include "problem.cuh"
 
-// ---- units: what a score is multiplied with, for powers of 2 and for natural units
+// ---- the unit: what a score is multiplied with, for powers of 2
 
 QN_DEVICE float unit_log2(const attention_params &p)
 {
     return SOFTCAP ? kLog2E : p.scale_log2;
 }
-QN_DEVICE float unit_natural(const attention_params &p)
-{
-    return SOFTCAP ? 1.f : p.scale;
-}
-
 // tanh within a few ulp: the difference of two near numbers is avoided by a series.
 QN_DEVICE float tanh_accurate(float x)
 {
@@ -121,55 +114,7 @@ template <int kTiles> QN_DEVICE void max_of_scores(const float (&x)[kTiles][4], 
     }
 }
 
-// ---- probabilities
-
-// What is subtracted from a row's exponents: 0 while it has seen no key.
-QN_DEVICE float base_of(float top, float unit)
-{
-    return top == -infinity() ? 0.f : __fmul_rn(top, unit);
-}
-
-// What sums so far are multiplied with when a row's maximum rises from `before` to `top`.
-QN_DEVICE float factor_of(float before, float top, float unit)
-{
-    return ex2_ftz(__fadd_rn(__fmul_rn(before, unit), -base_of(top, unit)));
-}
-
-// Scores become probabilities; the thread's part of each row's sum is added to sum.
-template <int kTiles>
-QN_DEVICE void exponentials(float (&x)[kTiles][4], const float (&top)[2], float unit, float (&sum)[2])
-{
-    const float base[2] = {base_of(top[0], unit), base_of(top[1], unit)};
-#pragma unroll
-    for (i32 j = 0; j < kTiles; j++) {
-#pragma unroll
-        for (i32 i = 0; i < 4; i++) {
-            x[j][i] = ex2_ftz(__fadd_rn(__fmul_rn(x[j][i], unit), -base[i / 2]));
-            sum[i / 2] += x[j][i];
-        }
-    }
-}
-
-// ---- the end of a row
-
-// What its sums are multiplied with. `seen`: whether it sees any key.
-QN_DEVICE float weight_of_row(const attention_params &p, bool seen, i32 head, float top, float sum)
-{
-    if (!seen) return 0.f;
-    if constexpr (SINK) {
-        const float sink = __ldg(p.sink + head);
-        sum += ex2(__fadd_rn(__fmul_rn(sink, kLog2E), -base_of(top, unit_log2(p))));
-    }
-    return 1.f / sum;
-}
-
-QN_DEVICE float lse_of(const attention_params &p, bool seen, float top, float sum)
-{
-    if (!seen || top == -infinity()) return is_nan(sum) ? sum : -infinity();
-    return fmaf(top, unit_natural(p), log_natural(sum));
-}
-
-// ---- whole bases: exponents relative to a whole number not below the maximum
+// ---- probabilities, relative to 2^base, base a whole number not below the maximum (in units of log2)
 //
 // What is done to sums when the maximum rises is then a change of exponent, exact; and a probability's bits, rounded to 16
 // bits, do not depend on which maximum was known, so that decode and prefill, cut and uncut, agree to the last place.

@@ -137,12 +137,12 @@ QN_DEVICE i32 next_tile(const attention_wgmma_params &all, i32 &visit)
 {
     for (;;) {
         const i32 turn = all.pairs ? visit / 2 : visit, second = all.pairs ? visit % 2 : 0;
-        const i32 item = (i32)blockIdx.x + turn * (i32)gridDim.x;
+        const u32 item = blockIdx.x + (u32)turn * gridDim.x; // below twice the most items, which is 2^31
         visit++;
-        if (item >= all.items) return -1;
-        if (!all.pairs) return item;
-        const i32 tiles = all.p.tiles, pair = item % all.pairs, number = second ? tiles - 1 - pair : pair;
-        if (!second || number != pair) return item / all.pairs * tiles + number;
+        if (item >= (u32)all.items) return -1;
+        if (!all.pairs) return (i32)item;
+        const i32 tiles = all.p.tiles, pair = (i32)item % all.pairs, number = second ? tiles - 1 - pair : pair;
+        if (!second || number != pair) return (i32)item / all.pairs * tiles + number;
     }
 }
 

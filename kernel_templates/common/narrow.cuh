@@ -15,6 +15,14 @@ QN_DEVICE u32 permute_bytes(u32 a, u32 b, u32 selector)
     return bytes;
 }
 
+// dp4a.s32.s32: c and the four products of signed bytes, modulo 2^32. sm_61
+QN_DEVICE i32 dot_s8x4(u32 a, u32 b, i32 c)
+{
+    i32 sum;
+    asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+    return sum;
+}
+
 // mul.rn.f16x2: both products to nearest even, subnormals kept. sm_53
 QN_DEVICE u32 multiply_f16x2(u32 a, u32 b)
 {

@@ -37,21 +37,22 @@ QN_DEVICE u32 entry_of(const Row &row, u32 first, u32 r)
 QN_DEVICE void look_up(const Row &row, u32 first, u32 (&page)[kPages])
 {
 #pragma unroll
-    for (u32 r = 0; r < kPages; r++) page[r] = page_of(row, kOnePage ? first : entry_of(row, first, r));
+    for (u32 r = 0; r < kPages; r++)
+        page[r] = page_of(row, kOnePage ? min(first, row.length - 1) : entry_of(row, first, r));
 }
 
-template <bool kAligned> QN_DEVICE void fetch_scales(const u8 *scales, u32 head, u32 (&word)[kScaleWords])
+QN_DEVICE void fetch_scales(const u8 *scales, u32 head, u32 (&word)[kScaleWords])
 {
     const u32 q = lane_index() % 4;
     if constexpr (LAYOUT == kFp8Shared) {
-        word[0] = load_word(scales, kAligned);
+        word[0] = load_word(scales, true);
     } else if constexpr (kHeads) {
 #pragma unroll
         for (u32 i = 0; i < kScaleWords; i++) word[i] = 0;
 #pragma unroll
         for (u32 u = 0; u < kUnits; u++)
             word[u / 4] |= load_byte(scales + head * (C / 16) + (q * kUnits + u) / 2) << 8 * (u % 4);
-    } else if constexpr (kGroups % 4 == 0 && kAligned) {
+    } else if constexpr (kGroups % 4 == 0) {
         load_words(scales, true, word);
     } else {
 #pragma unroll
@@ -61,16 +62,15 @@ template <bool kAligned> QN_DEVICE void fetch_scales(const u8 *scales, u32 head,
     }
 }
 
-// Whether keys are aligned is the whole launch's, and a loop of its own each: a load that waits for its bytes to be put
-// together would make every step wait.
-template <bool kAligned>
+// Keys that do not lie where a lane's vectors may (p.keys_aligned = 0) are not fetched: their entries all take the other
+// way, which reads bytes. A load that waited for its bytes to be put together would make every step wait.
 QN_DEVICE void fetch(const indexer_params &p, const Row &row, u32 first, u32 head, const u32 (&page)[kPages], Raw &raw)
 {
 #pragma unroll
     for (u32 r = 0; r < kRows; r++) {
         const Entry e = entry_at(p, row, entry_of(row, first, r), page[r % kPages]);
-        load_words(e.values + head * (C / 2) * kHeads + lane_index() % 4 * (kRawWords * 4), kAligned, raw.value[r]);
-        fetch_scales<kAligned>(e.scales, head, raw.scale[r]);
+        load_words(e.values + head * (C / 2) * kHeads + lane_index() % 4 * (kRawWords * 4), true, raw.value[r]);
+        fetch_scales(e.scales, head, raw.scale[r]);
     }
 }
 

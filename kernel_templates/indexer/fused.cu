@@ -36,7 +36,7 @@ constexpr u32 kUnitTiles = (kUnitEntries + kTile - 1) / kTile;
 constexpr u32 kUnitResults = !BLOCKS ? kTile : kManyBlocks ? kTile / EPB : 1;
 constexpr u32 kTileSteps = kHeads ? kHeadCount : 1;
 constexpr u32 kUnitSteps = kUnitTiles * kTileSteps;
-constexpr u32 kAhead = kMatrices == 2 ? 1 : 2; // steps whose bytes are on their way
+constexpr u32 kAhead = kMatrices == 2 || !QUERY_SHARED ? 1 : 2; // steps whose bytes are on their way
 
 struct Shared {
     Select select;
@@ -49,15 +49,16 @@ QN_DEVICE Shared shared_pieces()
     QN_SHARED_FIRST;
     QN_SHARED_ARRAY(uint4, scale, kColumns / 2 + 1);
     QN_SHARED_ARRAY(uint4, item, kCapacity / 2);
+    QN_SHARED_ARRAY(uint4, fragment, (kFragments + 1) / 2);
     QN_SHARED_ARRAY(u64, sorted, kSorted);
-    QN_SHARED_ARRAY(uint2, fragment, kFragments);
     QN_SHARED_ARRAY(u64, bound, kShares);
     QN_SHARED_ARRAY(u32, bins, kBins);
     QN_SHARED_ARRAY(uint2, weight, kColumns / 2 + 1);
     QN_SHARED_ARRAY(u32, scratch, kWarps);
     QN_SHARED_ARRAY(u32, word, kWords + 1);
     return Shared{{reinterpret_cast<u64 *>(item), sorted, bins, scratch, word},
-                  {fragment, reinterpret_cast<float *>(weight), reinterpret_cast<float *>(scale), word + kWords},
+                  {reinterpret_cast<uint2 *>(fragment), reinterpret_cast<float *>(weight),
+                   reinterpret_cast<float *>(scale), word + kWords},
                   bound};
 }
 
@@ -66,7 +67,7 @@ QN_DEVICE Select select_pieces()
     return shared_pieces().select;
 }
 
-static_assert(SHARED_BYTES == 8 * (kCapacity + kSorted + kFragments + kShares + 3 * (kColumns / 2 + 1)) +
+static_assert(SHARED_BYTES == 8 * (kCapacity + kSorted + (kFragments + 1) / 2 * 2 + kShares + 3 * (kColumns / 2 + 1)) +
                                   4 * (kBins + kWarps + kWords + 1),
               "SHARED_BYTES: as ops/indexer.c counts it");
 
@@ -163,10 +164,14 @@ QN_DEVICE void take_scores(const Shared &s, const Share &share, Scan &scan, u32 
     }
 }
 
-// Rows of a tile that need the other way, one after another. odd: whether this lane's own does.
-QN_DEVICE float mend_scores(const indexer_params &p, const Share &share, u32 first, bool odd, float score)
+// Rows of a tile that need the other way, one after another. odd: of this lane's rows, what its part of them tells.
+QN_DEVICE float mend_scores(const indexer_params &p, const Share &share, u32 first, u32 odd, float score)
 {
-    u32 lanes = __ballot_sync(kFullMask, odd && lane_index() % 4 < kRows && first + own_row() < share.row.length);
+    if (!__any_sync(kFullMask, odd != 0)) return score;
+    odd |= __shfl_xor_sync(kFullMask, odd, 1);
+    odd |= __shfl_xor_sync(kFullMask, odd, 2);
+    const bool own = (odd >> own_part() & 1u) && lane_index() % 4 < kRows && first + own_row() < share.row.length;
+    u32 lanes = __ballot_sync(kFullMask, own);
 #pragma unroll 1
     for (; lanes; lanes &= lanes - 1) {
         const u32 lane = (u32)__ffs((i32)lanes) - 1, row = lane / 4 + lane % 4 * 8;
@@ -195,7 +200,6 @@ struct Flow { // what is on its way
     u32 steps;
 };
 
-template <bool kAligned>
 QN_DEVICE void begin_flow(const indexer_params &p, const Share &share, u32 begin, u32 end, Flow &flow)
 {
     const u32 units = end > begin + warp_index() ? (end - begin - warp_index() + kWarps - 1) / kWarps : 0;
@@ -205,40 +209,39 @@ QN_DEVICE void begin_flow(const indexer_params &p, const Share &share, u32 begin
         if (a < flow.steps) look_up(share.row, step_of(share, begin, a).first, flow.page[a]);
 #pragma unroll
     for (u32 a = 0; a < kAhead; a++) {
-        if (a < flow.steps) {
+        if (a < flow.steps && p.keys_aligned) {
             const Step at = step_of(share, begin, a);
-            fetch<kAligned>(p, share.row, at.first, at.head, flow.page[a], flow.raw[a]);
+            fetch(p, share.row, at.first, at.head, flow.page[a], flow.raw[a]);
         }
         if (a + kAhead < flow.steps) look_up(share.row, step_of(share, begin, a + kAhead).first, flow.page[a]);
     }
 }
 
-template <bool kAligned>
 QN_DEVICE void advance_flow(const indexer_params &p, const Share &share, u32 begin, u32 i, u32 a, Flow &flow)
 {
-    if (i + kAhead < flow.steps) {
+    if (i + kAhead < flow.steps && p.keys_aligned) {
         const Step at = step_of(share, begin, i + kAhead);
-        fetch<kAligned>(p, share.row, at.first, at.head, flow.page[a], flow.raw[a]);
+        fetch(p, share.row, at.first, at.head, flow.page[a], flow.raw[a]);
     }
     if (i + 2 * kAhead < flow.steps) look_up(share.row, step_of(share, begin, i + 2 * kAhead).first, flow.page[a]);
 }
 
 struct Sums { // of a tile, over heads
     float sum[kRows];
-    bool odd[kRows];
+    u32 odd; // bit r: row r
 };
 
 // One step: its bytes to operands, the next bytes asked for, then the arithmetic. True when the tile's scores are whole.
-template <bool kAligned>
-QN_DEVICE bool do_step(const indexer_params &p, const Shared &s, const Held &held, const Share &share, u32 begin, u32 i,
-                       u32 a, Flow &flow, Sums &sums, float &score)
+QN_DEVICE bool do_step(const indexer_params &p, const Shared &s, const Share &share, u32 begin, u32 i, u32 a,
+                       Flow &flow, Sums &sums, float &score)
 {
     const Step at = step_of(share, begin, i);
     u32 operand[kMatrices][kSteps][4], least[kRows];
     float factor[kRows];
     if (at.head == 0) {
 #pragma unroll
-        for (u32 r = 0; r < kRows; r++) sums.sum[r] = 0.f, sums.odd[r] = *s.query.odd != 0;
+        for (u32 r = 0; r < kRows; r++) sums.sum[r] = 0.f;
+        sums.odd = *s.query.odd ? (1u << kRows) - 1 : 0;
     }
 #pragma unroll
     for (u32 r = 0; r < kRows; r++) {
@@ -248,15 +251,15 @@ QN_DEVICE bool do_step(const indexer_params &p, const Shared &s, const Held &hel
             fits = decode_integer(flow.raw[a].value[r], flow.raw[a].scale[r], r, least[r], operand);
         else
             fits = decode_float(flow.raw[a].value[r], flow.raw[a].scale[r], r, factor[r], operand);
-        sums.odd[r] = sums.odd[r] || !fits;
+        sums.odd |= fits ? 0u : 1u << r;
     }
-    advance_flow<kAligned>(p, share, begin, i, a, flow);
+    advance_flow(p, share, begin, i, a, flow);
     if constexpr (kHeads) {
         const float tensor = __ldg(p.tensor_scale);
         add_head(p, share.row, s.query, operand, at.head, factor[0] * tensor, sums.sum);
         score = own_of(sums.sum);
     } else if constexpr (kInteger) {
-        sum_integers(s.query, held, operand, sums.sum);
+        sum_integers(s.query, operand, sums.sum);
         const u32 exponent = min(own_of(least), kMostScale) + 48;
         score = row_sum(sums.sum) * __uint_as_float(exponent << 23);
     } else {
@@ -266,12 +269,9 @@ QN_DEVICE bool do_step(const indexer_params &p, const Shared &s, const Held &hel
     return at.head + 1 == kTileSteps;
 }
 
-template <bool kAligned>
 QN_DEVICE void run_batch(const indexer_params &p, const Shared &s, const Share &share, u32 begin, Flow &flow,
                          Scan &scan)
 {
-    Held held;
-    hold_query(s.query, held);
     Sums sums;
     u32 part = 0;
 #pragma unroll 1
@@ -280,9 +280,9 @@ QN_DEVICE void run_batch(const indexer_params &p, const Shared &s, const Share &
         for (u32 a = 0; a < kAhead; a++) {
             if (i + a >= flow.steps) break;
             float score = 0.f;
-            if (!do_step<kAligned>(p, s, held, share, begin, i + a, a, flow, sums, score)) continue;
+            if (!do_step(p, s, share, begin, i + a, a, flow, sums, score)) continue;
             const Step at = step_of(share, begin, i + a);
-            score = mend_scores(p, share, at.first, own_of(sums.odd), score);
+            score = mend_scores(p, share, at.first, sums.odd, score);
             take_scores(s, share, scan, at.local, at.tile, at.first, score, part);
         }
     }
@@ -293,16 +293,13 @@ QN_DEVICE void run_batch(const indexer_params &p, const Shared &s, const Share &
 QN_DEVICE u32 run_share(const indexer_params &p, const Shared &s, const Share &share, u32 wanted, bool prepare,
                         Scan &scan)
 {
-    Flow flow;
+    Flow flow = {};
     u32 n = 0, begin = 0;
     scan.last = 0;
     scan.extremes = Extremes{0u, 0xFFFFFFFFu};
     for (;;) {
         const u32 end = min(share.units, begin + (kCapacity - n) / kUnitResults);
-        if (p.keys_aligned)
-            begin_flow<true>(p, share, begin, end, flow);
-        else
-            begin_flow<false>(p, share, begin, end, flow);
+        begin_flow(p, share, begin, end, flow);
         if (prepare) {
             prepare_query(p, share.row, s.query);
             prepare = false;
@@ -312,10 +309,7 @@ QN_DEVICE u32 run_share(const indexer_params &p, const Shared &s, const Share &s
             if (begin == 0) s.select.word[kHigh] = s.select.word[kLow] = 0;
         }
         __syncthreads();
-        if (p.keys_aligned)
-            run_batch<true>(p, s, share, begin, flow, scan);
-        else
-            run_batch<false>(p, s, share, begin, flow, scan);
+        run_batch(p, s, share, begin, flow, scan);
         __syncthreads();
         n = scan.last ? s.select.word[kCount] : end * kUnitResults;
         __syncthreads();

@@ -16,6 +16,8 @@ constexpr u32 kFragmentLanes = kHeads ? 4 : 32; // nvfp4_heads: every column is 
 constexpr u32 kFragments = QUERY_SHARED ? kColumnTiles * kSteps * kFragmentLanes : 1;
 constexpr bool kHeadScale = !kInteger && (Q == kQFp8 || Q == kQMxfp4);
 
+constexpr bool kPaired = kSteps % 2 == 0 && !kHeads; // two steps' fragments of a lane lie side by side
+
 struct Query {
     uint2 *fragment; // [kFragments]
     float *weight;   // [kColumns]
@@ -134,17 +136,36 @@ QN_DEVICE void prepare_head(const indexer_params &p, const Row &row, const Query
 // Where the fragment of a head's unit lies, for lane quarter q and step.
 QN_DEVICE u32 fragment_at(u32 head, u32 q, u32 step)
 {
-    return kHeads ? (head * kSteps + step) * 4 + q : (head / 8 * kSteps + step) * 32 + head % 8 * 4 + q;
+    const u32 lane = head % 8 * 4 + q;
+    if constexpr (kHeads) return (head * kSteps + step) * 4 + q;
+    if constexpr (kPaired) return (head / 8 * kSteps + step / 2 * 2) * 32 + lane * 2 + step % 2;
+    return (head / 8 * kSteps + step) * 32 + lane;
+}
+
+// Fragments of one step or two, from step k on, for this lane's column of a tile.
+template <u32 kCount> QN_DEVICE void load_fragments(const Query &s, u32 tile, u32 k, u32 (&b)[kCount][2])
+{
+    if constexpr (kCount == 2) {
+        const uint4 four = *reinterpret_cast<const uint4 *>(s.fragment + (tile * kSteps + k) * 32 + lane_index() * 2);
+        b[0][0] = four.x, b[0][1] = four.y, b[1][0] = four.z, b[1][1] = four.w;
+    } else {
+        const uint2 two = s.fragment[(tile * kSteps + k) * 32 + lane_index()];
+        b[0][0] = two.x, b[0][1] = two.y;
+    }
 }
 
 // Both steps' fragments of a unit u, for the column of this lane in a tile (nvfp4_heads: for head `tile`).
 QN_DEVICE void unit_fragments(const indexer_params &p, const Row &row, const Query &s, u32 tile, u32 u, u32 (&b)[2][2])
 {
     if constexpr (QUERY_SHARED) {
+        if constexpr (kHeads) {
 #pragma unroll
-        for (u32 k = 0; k < 2; k++) {
-            const uint2 two = s.fragment[(tile * kSteps + 2 * u + k) * kFragmentLanes + lane_index() % kFragmentLanes];
-            b[k][0] = two.x, b[k][1] = two.y;
+            for (u32 k = 0; k < 2; k++) {
+                const uint2 two = s.fragment[(tile * kSteps + 2 * u + k) * 4 + lane_index() % 4];
+                b[k][0] = two.x, b[k][1] = two.y;
+            }
+        } else {
+            load_fragments(s, tile, 2 * u, b);
         }
     } else {
         const u32 head = kHeads ? tile : tile * 8 + lane_index() / 4;
@@ -166,7 +187,7 @@ QN_DEVICE void prepare_query(const indexer_params &p, const Row &row, const Quer
             const float t = __ldg(p.tensor_scale);
             sound = t == 0.f || (fabsf(t) >= 0x1p-60f && fabsf(t) <= 0x1p60f);
         }
-        *s.odd = sound ? 0u : 1u;
+        *s.odd = sound && p.keys_aligned ? 0u : 1u;
     }
     if constexpr (kInteger)
         for (u32 i = thread_index(); i < 2 * kColumns; i += THREADS) s.scale[i] = 0.f;

@@ -47,7 +47,12 @@ QN_DEVICE void sum_integers(const Query &s, const u32 (&a)[kMatrices][kSteps][4]
 #pragma unroll
             for (u32 j = 0; j < kTilesAtATime; j++) load_fragments(s, first + j, k, b[j]);
 #pragma unroll
-                for (u32 m = 0; m < kMatrices; m++) mma_m16n8k32_s32_u8_s8(c[j][m], a[m][k], b, c[j][m]);
+            for (u32 i = 0; i < (kPaired ? 2 : 1); i++) {
+#pragma unroll
+                for (u32 j = 0; j < kTilesAtATime; j++) {
+#pragma unroll
+                    for (u32 m = 0; m < kMatrices; m++) mma_m16n8k32_s32_u8_s8(c[j][m], a[m][k + i], b[j][i], c[j][m]);
+                }
             }
         }
 #pragma unroll
@@ -190,6 +195,43 @@ QN_DEVICE double key_element(const indexer_params &p, const Entry &e, u32 head, 
     }
 }
 
+// Four nibbles as signed bytes, twice their values: numbers below 0 are taken from 0, byte by byte.
+QN_DEVICE u32 twice_of(u32 x)
+{
+    const u32 above = permute_bytes(0x03020100u, 0x0C080604u, x);
+    const u32 below = permute_bytes(0x03020100u, 0x0C080604u, x ^ 0x8888u);
+    return ((above | 0x80808080u) - below) ^ 0x80808080u;
+}
+
+// FP4 by FP4: a group's sum is an integer, so f64 is needed for the powers of two only.
+QN_DEVICE double dot_of_codes(const indexer_params &p, const Entry &e, const u8 *bytes, const u8 *scales)
+{
+    double dot = 0;
+#pragma unroll 1
+    for (u32 g = 0; g < kGroups; g++) {
+        const u32 key_scale = load_byte(e.scales + g), scale = load_byte(scales + g);
+        i32 sum = 0;
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            const u32 k = load_word(e.values + 16 * g + 4 * i, p.keys_aligned);
+            const u32 x = load_word(bytes + 16 * g + 4 * i, p.q_aligned);
+            sum = dot_s8x4(twice_of(k), twice_of(x), sum);
+            sum = dot_s8x4(twice_of(k >> 16), twice_of(x >> 16), sum);
+        }
+        const double power = (double)power_of(key_scale) * (double)power_of(scale) * 0.25;
+        dot += key_scale == 255 || scale == 255 ? (double)not_a_number() : (double)sum * power;
+    }
+    return dot;
+}
+
+QN_DEVICE double dot_of_elements(const indexer_params &p, const Entry &e, u32 head, const u8 *bytes, const u8 *scales)
+{
+    double dot = 0;
+#pragma unroll 1
+    for (u32 i = 0; i < C; i++) dot += query_element(p, bytes, scales, i) * key_element(p, e, head, i);
+    return dot;
+}
+
 // The score of entry s, by the whole warp: a lane a head, then a tree.
 QN_NOINLINE float score_exactly(const indexer_params &p, i64 number, u32 s)
 {
@@ -201,9 +243,7 @@ QN_NOINLINE float score_exactly(const indexer_params &p, i64 number, u32 s)
     for (u32 head = lane_index(); head < H; head += kWarp) {
         const u8 *bytes = head_bytes(p, row, head);
         const u8 *scales = p.q_scale + row.number * p.q_scale_stride_T + head * p.q_scale_stride_H;
-        double dot = 0;
-#pragma unroll 1
-        for (u32 i = 0; i < C; i++) dot += query_element(p, bytes, scales, i) * key_element(p, e, head, i);
+        const double dot = kInteger ? dot_of_codes(p, e, bytes, scales) : dot_of_elements(p, e, head, bytes, scales);
         sum = fmaf(max_or_nan((float)dot, 0.f), __ldg(w + head), sum);
     }
     return warp_sum(sum);

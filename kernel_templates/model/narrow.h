@@ -9,6 +9,14 @@ static inline unsigned permute_bytes(unsigned a, unsigned b, unsigned selector)
     return __byte_perm(a, b, selector);
 }
 
+static inline int dot_s8x4(unsigned a, unsigned b, int c)
+{
+    unsigned sum = (unsigned)c;
+    for (int i = 0; i < 4; i++)
+        sum += (unsigned)((int)(signed char)(a >> 8 * i & 0xFFu) * (int)(signed char)(b >> 8 * i & 0xFFu));
+    return (int)sum;
+}
+
 static inline unsigned multiply_f16x2(unsigned a, unsigned b)
 {
     float low = qm::half_value((unsigned short)a) * qm::half_value((unsigned short)b);

@@ -17,7 +17,8 @@
 constexpr u32 kAbsent = 0xFFFFFFFFu;
 constexpr u32 kMostPolls = 1u << 20; // about a second
 constexpr u32 kVectors = kPitch / 4;
-constexpr u32 kEach = (kSlices + 3) / 4; // slices of a team
+constexpr u32 kEach = (kSlices + 3) / 4;                          // slices of a team
+constexpr u32 kInFlight = THREADS > 768 && kEach > 2 ? 2 : kEach; // loads in flight; many threads have few registers
 constexpr u32 kTeams = (kSlices + kEach - 1) / kEach;
 constexpr u32 kGateBytes = (kBlockBytes + 15) / 16 * 16 + kTeams * kPitch * 4; // block.cuh's pieces, the teams' sums
 static_assert(!FUSED || SHARED_BYTES >= GATE_AT + kGateBytes, "the sizes of ops/router.c");
@@ -63,29 +64,41 @@ QN_DEVICE float4 *sums_of_teams() // [kTeams, kVectors]
     return sums;
 }
 
+// kInFlight slices of this thread's team from `first` on, added to sum in their order. What did not come in time stays set in
+// the result.
+QN_DEVICE u32 add_at_once(const router_params &p, i64 token, u32 first, float4 &sum)
+{
+    const u32 team = threadIdx.x / kVectors, vector = threadIdx.x % kVectors;
+    const uint4 *words = reinterpret_cast<const uint4 *>(words_of(p, token, team * kEach + first)) + vector;
+    uint4 part[kInFlight];
+    u32 missing = 0;
+#pragma unroll
+    for (u32 i = 0; i < kInFlight; i++)
+        missing |= (first + i < kEach && team * kEach + first + i < kSlices ? 1u : 0u) << i;
+    const u32 mine = missing;
+    for (u32 polls = 0; missing && polls < kMostPolls; polls++) {
+#pragma unroll
+        for (u32 i = 0; i < kInFlight; i++)
+            if (missing >> i & 1) part[i] = load_polled(words + i * kVectors);
+#pragma unroll
+        for (u32 i = 0; i < kInFlight; i++)
+            if ((missing >> i & 1) && is_there(part[i])) missing &= ~(1u << i);
+    }
+#pragma unroll
+    for (u32 i = 0; i < kInFlight; i++)
+        if (mine >> i & 1) sum = first + i ? add(sum, as_floats(part[i])) : as_floats(part[i]);
+    return missing;
+}
+
 // This thread's words: the slices of its team, four experts. True: not all came.
 QN_DEVICE bool add_slices(const router_params &p, float4 *sums, i64 token)
 {
     const u32 team = threadIdx.x / kVectors, vector = threadIdx.x % kVectors;
     if (team >= kTeams) return false;
-    const uint4 *words = reinterpret_cast<const uint4 *>(words_of(p, token, team * kEach)) + vector;
-    uint4 part[kEach];
+    float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
     u32 missing = 0;
 #pragma unroll
-    for (u32 i = 0; i < kEach; i++) missing |= (team * kEach + i < kSlices ? 1u : 0u) << i;
-    const u32 mine = missing;
-    for (u32 polls = 0; missing && polls < kMostPolls; polls++) {
-#pragma unroll
-        for (u32 i = 0; i < kEach; i++)
-            if (missing >> i & 1) part[i] = load_polled(words + i * kVectors);
-#pragma unroll
-        for (u32 i = 0; i < kEach; i++)
-            if ((missing >> i & 1) && is_there(part[i])) missing &= ~(1u << i);
-    }
-    float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
-#pragma unroll
-    for (u32 i = 0; i < kEach; i++)
-        if (mine >> i & 1) sum = i ? add(sum, as_floats(part[i])) : as_floats(part[i]);
+    for (u32 first = 0; first < kEach; first += kInFlight) missing |= add_at_once(p, token, first, sum);
     sums[team * kVectors + vector] = sum;
     return missing != 0;
 }

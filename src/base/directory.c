@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making and checking a directory that holds files which become code. Called by runtime/open.c and the cache.
+// Making and checking a directory that holds files which become code. Called by runtime/state.c and the command.
 //   (1) What is made has mode 0700, whatever the umask.
 //   (2) A directory passes only if it is this user's, no other user may write into it, and not everyone could put
 //       another one in its place. Whoever owns an ancestor, or shares the group of one that its group may write to, could.

@@ -74,9 +74,19 @@ static bool is_for_sink(const qn_log *log, const char *part)
     return false;
 }
 
+static quern_log_fn callback_of(const qn_log *log)
+{
+    return __atomic_load_n(&log->write, __ATOMIC_RELAXED);
+}
+
+void qn_log_end(qn_log *log)
+{
+    __atomic_store_n(&log->write, (quern_log_fn)NULL, __ATOMIC_RELAXED);
+}
+
 bool qn_log_wants(const qn_log *log, const char *part)
 {
-    return log && (log->write || is_for_sink(log, part));
+    return log && (callback_of(log) || is_for_sink(log, part));
 }
 
 // A line that cannot be written is lost: there is nobody to tell.
@@ -109,5 +119,6 @@ void qn_log_line(const qn_log *log, const char *part, quern_log_level level, con
         if (*at == '\n' || *at == '\r') *at = ' ';
     }
     if (is_for_sink(log, part)) write_to_sink(log->sink, line);
-    if (log->write) log->write(log->user, level, line);
+    quern_log_fn write = callback_of(log);
+    if (write) write(log->user, level, line);
 }

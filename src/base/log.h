@@ -30,6 +30,8 @@ typedef struct qn_log {
 // "compile,cache", "all", "": BAD_ARGUMENT names the word that is no part, and the parts; who says where the list is from.
 quern_status qn_log_parse_parts(const char *who, const char *list, unsigned *parts);
 
+void qn_log_end(qn_log *log); // no callback from now on; other threads may be logging
+
 // Whether anybody would see a line of this part.
 bool qn_log_wants(const qn_log *log, const char *part);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The environment, and the choice of the cache directory. Called by runtime/open.c and tools.
+// The environment, and the choice of the cache directory. Called by runtime/open.c, cuda/nvrtc_search.c and tools.
 //   (1) getenv stands here and nowhere else.
 //   (2) A choice is never the working directory by accident, nor a name in /tmp that another user can foresee.
 #include "base/path.h"

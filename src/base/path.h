@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where files may be: choosing and checking the cache directory (DESIGN §5), network file systems, whole-file reads.
+// Where files may be: choosing and checking the cache directory, network file systems, whole-file reads.
 #ifndef QN_BASE_PATH_H
 #define QN_BASE_PATH_H
 

@@ -252,9 +252,10 @@ static quern_status check_args(const quern_spec *base, const quern_args *base_ar
 {
     const spec_t *s = (const spec_t *)base;
     const args_t *a = (const args_t *)base_args;
-    QN_TRY(qn_check_args(&qn_family_attention, base, base_args));
-    *empty = queries_of(s, a) == 0 || a->Hq == 0;
+    // Nothing to do asks for no pointers. What is negative is for the generic check.
+    *empty = (a->B | a->Sq | a->Hq | a->Tq) >= 0 && (queries_of(s, a) == 0 || a->Hq == 0);
     if (*empty) return QUERN_OK;
+    QN_TRY(qn_check_args(&qn_family_attention, base, base_args));
     QN_TRY(check_heads(a));
     if (a->B == 0) return qn_fail(QUERN_BAD_SIZE, "B = 0 with Tq = %lld: queries of no sequence", (long long)a->Tq);
     int64_t least_tiles, keys = most_keys(s, &(sizes_t){.Sk = a->Sk, .Tk = a->Tk, .columns = a->columns});

@@ -113,10 +113,9 @@ void qn_attention_budget_text(const quern_spec *base, const qn_arch *arch, const
 {
     const spec_t *s = (const spec_t *)base;
     qn_attention_budget b = qn_attention_budget_of(s, arch, c);
-    int ctas = value_of(c, QN_ATTENTION_CTAS), wide = 128;
-    qn_text_putf(text, "%d CTAs × %d threads × about %d of %d registers, %d CTAs × %d of %d bytes of shared memory",
-                 ctas, b.threads, b.registers, arch->registers_sm / (ctas * b.threads), ctas, b.shared_bytes,
-                 arch->shared_sm);
+    int ctas = is_wgmma(c) ? 1 : value_of(c, QN_ATTENTION_CTAS), wide = 128; // wgmma: one CTA an SM
+    qn_text_putf(text, "%d × %d threads, about %d registers a%s thread; %d × %d of %d bytes of shared memory", ctas,
+                 b.threads, b.registers, is_wgmma(c) ? " computing" : "", ctas, b.shared_bytes, arch->shared_sm);
     if (!arch->tensor_memory_columns) return;
     qn_text_putf(text, "; tensor memory of a native kernel: %d of %d columns for %d rows", b.tensor_columns,
                  arch->tensor_memory_columns, tensor_rows(s, arch));
@@ -135,8 +134,9 @@ static quern_status check_shape(const spec_t *s, const qn_config *c)
         return qn_fail(QUERN_NO_PLAN, "keys=%d columns=%d: a warp has whole tiles of 8 keys", keys, columns);
     if (warps * columns > 32)
         return qn_fail(QUERN_NO_PLAN, "warps=%d columns=%d: a CTA has at most 32 warps", warps, columns);
-    if (value_of(c, QN_ATTENTION_PLAN) == QN_ATTENTION_DECODE && 64 % keys)
-        return qn_fail(QUERN_NO_PLAN, "plan=decode keys=%d: splits begin at multiples of 64", keys);
+    int split = s->kv_split ? (int)s->kv_split : 256; // the least that is chosen
+    if (value_of(c, QN_ATTENTION_PLAN) == QN_ATTENTION_DECODE && split % keys)
+        return qn_fail(QUERN_NO_PLAN, "plan=decode keys=%d: splits of %d keys are whole blocks", keys, split);
     if (16 * (columns - 1) >= round_up((int)s->dv, 16))
         return qn_fail(QUERN_NO_PLAN, "columns=%d: dv = %lld has only %d times 16 columns", columns, (long long)s->dv,
                        round_up((int)s->dv, 16) / 16);
@@ -275,7 +275,7 @@ static const tile prefill_tiles[] = {
     {512, 16, 16, 1, 2}, {256, 16, 16, 1, 1},  {0, 0, 0, 0, 0},
 };
 static const tile decode_16_tiles[] = {
-    {16, 16, 64, 1, 1},  {32, 16, 64, 1, 2},  {256, 16, 64, 1, 4}, {512, 16, 32, 1, 4},
+    {16, 16, 64, 1, 1},  {32, 16, 64, 1, 2},  {64, 16, 128, 1, 4}, {256, 16, 64, 1, 4}, {512, 16, 32, 1, 4},
     {512, 16, 16, 1, 2}, {256, 16, 32, 1, 1}, {256, 16, 16, 1, 1}, {0, 0, 0, 0, 0},
 };
 static const tile decode_64_tiles[] = {

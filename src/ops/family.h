@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a family is: lists and a few functions, in one file ops/<family>.c. Everything else in Quern works from this
+// What a family is: lists and a few functions, in ops/<family>.c (a large one's plans stand beside it). Everything else in Quern works from this
 // description and knows no family by name.
 //
 //   fields    →  text ⇄ structure, checks, messages, the memory table's descriptor, `quern ops`
@@ -190,8 +190,8 @@ void qn_buckets_name(const qn_family *family, size_t first, size_t last, char *t
 
 // ---- generic over the tensors (ops/args.c)
 
-// Nulls of tensors that the spec demands (MISSING_ARGUMENT), alignment to the element (MISALIGNED), rank-2 strides
-// (BAD_STRIDE). On the launch path.
+// Sizes in range (BAD_SIZE), strides of outer axes (BAD_STRIDE), nulls of tensors that the spec demands (MISSING_ARGUMENT),
+// alignment to the element (MISALIGNED). On the launch path.
 quern_status qn_check_args(const qn_family *family, const quern_spec *spec, const quern_args *args);
 bool qn_axis_is(const char *axis, const char *name, int64_t *plus); // "B" and "B+1" are of B; *plus: 0 or 1
 bool qn_tensor_is_given(const qn_family *family, const quern_spec *spec, const qn_tensor *tensor);
@@ -218,7 +218,6 @@ quern_status qn_config_check(const qn_family *family, const quern_spec *spec, co
 // The same, with unused knobs set to 0, so that configurations of the same kernels are equal.
 quern_status qn_config_canonical(const qn_family *family, const quern_spec *spec, const qn_arch *arch,
                                  const qn_config *config, qn_config *canonical);
-bool qn_plan_is_same(const qn_plan *a, const qn_plan *b);
 // A spec whose field batch_invariant is 1: choose gives every bucket the same configuration, and nothing may change that.
 bool qn_spec_has_one_config(const qn_family *family, const quern_spec *spec);
 

@@ -141,7 +141,8 @@ quern_status qn_field_check(const qn_field *field, const void *structure)
         return qn_name_of(field->names, (int)value) ? QUERN_OK : bad_enum(field, value);
     case QN_REAL:
         if (isfinite(qn_field_get_real(field, structure))) return QUERN_OK;
-        return qn_fail(QUERN_BAD_VALUE, "%s: a finite number is needed", field->name);
+        return qn_fail(QUERN_BAD_VALUE, "%s = %g: a finite number is needed", field->name,
+                       qn_field_get_real(field, structure));
     }
     return qn_fail(QUERN_INTERNAL, "%s: a field of no known type", field->name);
 }

@@ -209,9 +209,16 @@ static int64_t shared_bytes(const spec_t *s, const qn_config *c, int64_t capacit
 {
     int64_t threads = 32 * c->value[WARPS], bins = ceil_div(2048, threads) * threads, sorted = 32;
     while (sorted < s->k) sorted *= 2;
-    int64_t fragments = query_shared ? fragment_count(s) : 1;
+    int64_t fragments = query_shared ? fragment_count(s) : 2; // an even number
     return 8 * (capacity + sorted + MOST_IN_BIN + fragments + c->value[SHARES] + 3 * (columns_of(s) / 2 + 1)) +
            4 * (bins + c->value[WARPS] + WORDS + 1);
+}
+
+// Warps that the registers of an SM are enough for, without spills.
+static int most_warps(const spec_t *s, const qn_arch *arch)
+{
+    bool f16 = s->q == QUERN_INDEXER_Q_FP8 || s->q == QUERN_INDEXER_Q_F16;
+    return is_integer(s) || (s->layout == QUERN_INDEXER_FP8_SHARED && f16 && s->C <= 128 && arch->cc >= 90) ? 12 : 8;
 }
 
 static void write_entry(const spec_t *s, char *entry)
@@ -251,13 +258,18 @@ static quern_status plan(const quern_spec *base, const qn_arch *arch, const qn_c
     qn_plan made;
     memset(&made, 0, sizeof made);
     qn_kernel_plan *k = &made.stage[0];
+    if (config->value[WARPS] > most_warps(s, arch))
+        return qn_fail(QUERN_NO_PLAN, "warps=%d: this spec's registers are enough for %d", config->value[WARPS],
+                       most_warps(s, arch));
     if (shares * room(s, shares) > capacity && shares > 1)
         return qn_fail(QUERN_NO_PLAN, "shares=%lld with k = %lld: %lld candidates to merge, room for %lld",
                        (long long)shares, (long long)s->k, (long long)(shares * room(s, shares)), (long long)capacity);
     if (shared_bytes(s, config, capacity, true) > arch->shared_cta &&
         (shares == 1 || shares * room(s, shares) <= capacity / 2))
         capacity /= 2;
-    if (shared_bytes(s, config, capacity, true) > arch->shared_cta) query_shared = false;
+    // Several CTAs a row would make q's fragments again in each: they rather are fewer, which the caller tries.
+    if (shared_bytes(s, config, capacity, true) > arch->shared_cta && shares == 1 && !is_integer(s))
+        query_shared = false;
     int64_t bytes = shared_bytes(s, config, capacity, query_shared);
     if (bytes > arch->shared_cta)
         return qn_fail(QUERN_NO_PLAN, "plan=fused needs %lld bytes of shared memory, %s has %d", (long long)bytes,
@@ -326,7 +338,7 @@ static void choose(const quern_spec *base, const qn_arch *arch, size_t bucket, q
     qn_plan made;
     memset(config, 0, sizeof *config);
     config->value[PLAN] = PLAN_FUSED;
-    config->value[WARPS] = 12;
+    config->value[WARPS] = most_warps((const spec_t *)base, arch);
     while (shares < 128 && T * shares * 2 <= arch->sm_count + 4 && length / (shares * 2) >= 128) shares *= 2;
     for (config->value[SHARES] = (int32_t)shares; config->value[SHARES] > 1; config->value[SHARES] /= 2)
         if (plan(base, arch, config, &made) == QUERN_OK) return;

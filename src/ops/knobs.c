@@ -19,7 +19,7 @@ static bool is_same_kernel(const qn_kernel_plan *a, const qn_kernel_plan *b)
     return true;
 }
 
-bool qn_plan_is_same(const qn_plan *a, const qn_plan *b)
+static bool is_same(const qn_plan *a, const qn_plan *b)
 {
     if (a->stage_count != b->stage_count) return false;
     for (size_t i = 0; i < a->stage_count; i++)
@@ -40,7 +40,7 @@ static bool is_used(const qn_family *family, const quern_spec *spec, const qn_ar
         other.value[knob] = family->knobs[knob].choices[i];
         if (other.value[knob] == config->value[knob]) continue;
         if (family->plan(spec, arch, &other, &plans->other) != QUERN_OK) return true;
-        if (!qn_plan_is_same(&plans->base, &plans->other)) return true;
+        if (!is_same(&plans->base, &plans->other)) return true;
     }
     return false;
 }

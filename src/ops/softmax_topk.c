@@ -435,10 +435,10 @@ static cluster_numbers cluster_of(const spec_t *s, const qn_config *c)
 }
 
 // About what cluster.cu needs, read off its builds; beyond the cap it would spill.
-static int cluster_registers(const spec_t *s, const cluster_numbers *n, const qn_config *c)
+static int cluster_registers(const spec_t *s, const qn_arch *arch, const cluster_numbers *n, const qn_config *c)
 {
     int extras = (s->temperature ? 6 : 0) + (s->token ? 8 : 0), wide = element_bytes(s) == 4;
-    if (c->value[KEEP] == KEEP_MAXIMA) return 40 + extras + n->vectors * 3;
+    if (c->value[KEEP] == KEEP_MAXIMA) return (arch->cc >= 100 ? 42 : 40) + extras + n->vectors * 3;
     return wide ? 38 + extras + n->vectors * 4 : 34 + extras + n->vectors * 6;
 }
 
@@ -461,10 +461,10 @@ static quern_status plan_cluster(const spec_t *s, const qn_arch *arch, const qn_
         return qn_fail(QUERN_NO_PLAN, "plan=cluster threshold=bisection: %d group maxima, at most 1024; raise group",
                        n.maxima);
     }
-    if (n.vectors > 32 || cluster_registers(s, &n, c) > registers) {
+    if (n.vectors > 32 || cluster_registers(s, arch, &n, c) > registers) {
         return qn_fail(QUERN_NO_PLAN,
                        "plan=cluster: %d vectors a thread need about %d registers, block=%d ctas=%d leave %d",
-                       n.vectors, cluster_registers(s, &n, c), c->value[BLOCK], c->value[CTAS], registers);
+                       n.vectors, cluster_registers(s, arch, &n, c), c->value[BLOCK], c->value[CTAS], registers);
     }
     if (n.list < 32 || n.list % 2) {
         return qn_fail(QUERN_NO_PLAN, "plan=cluster local_k=%d: a list has %d entries, at least 32; raise local_k",
@@ -515,7 +515,7 @@ static bool choose_cluster(const spec_t *s, const qn_arch *arch, int64_t rows, q
     c->value[THRESHOLD] = s->K <= 50 ? BY_BISECTION : BY_BINS;
     c->value[KEEP] = KEEP_VECTORS;
     cluster_numbers n = cluster_of(s, c);
-    if (cluster_registers(s, &n, c) > arch->registers_sm / (block * c->value[CTAS])) c->value[KEEP] = KEEP_MAXIMA;
+    if (cluster_registers(s, arch, &n, c) > arch->registers_sm / (block * c->value[CTAS])) c->value[KEEP] = KEEP_MAXIMA;
     return true;
 }
 

@@ -35,7 +35,7 @@ static bool asks_for_lines(const quern_source *source)
 {
     for (size_t i = 0; i < source->option_count; i++) {
         const char *option = source->options[i];
-        if (option && (!strcmp(option, "-lineinfo") || !strcmp(option, "--generate-line-info"))) return true;
+        if (option && qn_is_line_info(option)) return true;
     }
     return false;
 }
@@ -216,10 +216,10 @@ void quern_kernel_release(quern_kernel *kernel)
 
 static quern_status warm(const request *r, const qn_arch *arch, quern_warm_report *report)
 {
-    qn_work work;
+    qn_work work = {0};
     quern_kernel unused;
-    QN_TRY(init_work(r, &work, arch));
-    quern_status status = qn_work_obtain(r->q, &work);
+    quern_status status = init_work(r, &work, arch);
+    if (status == QUERN_OK) status = qn_work_obtain(r->q, &work);
     if (status == QUERN_OK) status = take_parameter_bytes(r, work.entry, &unused);
     if (status == QUERN_OK) {
         report->variants = report->kernels = 1;
@@ -244,8 +244,7 @@ quern_status quern_warm_source(quern *q, const quern_source *given, const char *
     status = qn_arch_find(arch_name, &arch);
     if (status == QUERN_OK) status = warm(r, arch, &result);
     request_free(r);
-    if (status == QUERN_OK && report) qn_copy_sized(report, &result, sizeof result);
-    return status;
+    return status == QUERN_OK && report ? qn_copy_sized("report", report, &result, sizeof result) : status;
 }
 
 // ---- look inside
@@ -253,42 +252,13 @@ quern_status quern_warm_source(quern *q, const quern_source *given, const char *
 quern_status quern_kernel_describe(const quern_kernel *kernel, quern_kernel_info *info)
 {
     if (!kernel || !info) return qn_fail(QUERN_MISSING_ARGUMENT, "%s is NULL", !kernel ? "kernel" : "info");
-    const qn_image *image = &kernel->stage.entry->image;
-    quern_kernel_info full = {
-        .size = sizeof full,
-        .sizes = "",
-        .config = "",
-        .chosen = "given",
-        .arch = kernel->arch->name,
-        .entry = image->entry,
-        .threads = (int)kernel->stage.threads,
-        .cluster = (int)kernel->stage.cluster,
-        .registers = image->registers,
-        .local_bytes = image->local_bytes,
-        .shared_bytes = (image->shared_bytes > 0 ? image->shared_bytes : 0) + (int)kernel->stage.dynamic_shared,
-        .origin = kernel->stage.origin,
-        .compile_ms = (double)image->compile_us / 1000.0,
-    };
-    qn_copy_sized(info, &full, sizeof full);
-    return QUERN_OK;
+    return qn_stage_describe(&kernel->stage, kernel->arch, "", "", "given", info);
 }
 
 quern_status quern_kernel_image(const quern_kernel *kernel, quern_image *image)
 {
     if (!kernel || !image) return qn_fail(QUERN_MISSING_ARGUMENT, "%s is NULL", !kernel ? "kernel" : "image");
-    const qn_image *from = &kernel->stage.entry->image;
-    quern_image full = {
-        .size = sizeof full,
-        .bytes = from->bytes.bytes,
-        .byte_count = from->bytes.length,
-        .entry = from->entry,
-        .threads = (int)kernel->stage.threads,
-        .cluster = (int)kernel->stage.cluster,
-        .dynamic_shared_bytes = (int)kernel->stage.dynamic_shared,
-        .parameter_bytes = kernel->parameter_bytes,
-    };
-    qn_copy_sized(image, &full, sizeof full);
-    return QUERN_OK;
+    return qn_stage_image(&kernel->stage, kernel->parameter_bytes, image);
 }
 
 // ---- launch

@@ -29,47 +29,56 @@ static int at_least_0(int value)
     return value > 0 ? value : 0;
 }
 
+quern_status qn_stage_describe(const qn_stage *stage, const qn_arch *arch, const char *sizes, const char *config,
+                               const char *chosen, quern_kernel_info *info)
+{
+    const qn_image *image = &stage->entry->image;
+    quern_kernel_info full = {
+        .size = sizeof full,
+        .sizes = sizes,
+        .config = config,
+        .chosen = chosen,
+        .arch = arch->name,
+        .entry = image->entry,
+        .threads = (int)stage->threads,
+        .cluster = (int)stage->cluster,
+        .registers = image->registers,
+        .local_bytes = image->local_bytes,
+        .shared_bytes = at_least_0(image->shared_bytes) + (int)stage->dynamic_shared,
+        .origin = stage->origin,
+        .compile_ms = (double)image->compile_us / 1000.0,
+    };
+    return qn_copy_sized("info", info, &full, sizeof full);
+}
+
+quern_status qn_stage_image(const qn_stage *stage, size_t parameter_bytes, quern_image *image)
+{
+    const qn_image *from = &stage->entry->image;
+    quern_image full = {
+        .size = sizeof full,
+        .bytes = from->bytes.bytes,
+        .byte_count = from->bytes.length,
+        .entry = from->entry,
+        .threads = (int)stage->threads,
+        .cluster = (int)stage->cluster,
+        .dynamic_shared_bytes = (int)stage->dynamic_shared,
+        .parameter_bytes = parameter_bytes,
+    };
+    return qn_copy_sized("image", image, &full, sizeof full);
+}
+
 quern_status quern_op_describe(const quern_op *op, size_t variant, size_t stage, quern_kernel_info *info)
 {
     QN_TRY(check_index(op, variant, stage, info));
     const qn_op_variant *v = &op->variant[variant];
-    const qn_stage *s = &v->stage[stage];
-    const qn_image *image = &s->entry->image;
-    quern_kernel_info full = {
-        .size = sizeof full,
-        .sizes = v->sizes_text,
-        .config = v->config_text,
-        .chosen = v->chosen,
-        .arch = op->arch->name,
-        .entry = image->entry,
-        .threads = (int)s->threads,
-        .cluster = (int)s->cluster,
-        .registers = image->registers,
-        .local_bytes = image->local_bytes,
-        .shared_bytes = at_least_0(image->shared_bytes) + (int)s->dynamic_shared,
-        .origin = s->origin,
-        .compile_ms = (double)image->compile_us / 1000.0,
-    };
-    qn_copy_sized(info, &full, sizeof full);
-    return QUERN_OK;
+    return qn_stage_describe(&v->stage[stage], op->arch, v->sizes_text, v->config_text, v->chosen, info);
 }
 
 quern_status quern_op_image(const quern_op *op, size_t variant, size_t stage, quern_image *image)
 {
     QN_TRY(check_index(op, variant, stage, image));
-    const qn_stage *s = &op->variant[variant].stage[stage];
-    quern_image full = {
-        .size = sizeof full,
-        .bytes = s->entry->image.bytes.bytes,
-        .byte_count = s->entry->image.bytes.length,
-        .entry = s->entry->image.entry,
-        .threads = (int)s->threads,
-        .cluster = (int)s->cluster,
-        .dynamic_shared_bytes = (int)s->dynamic_shared,
-        .parameter_bytes = op->variant[variant].plan.stage[stage].params_bytes,
-    };
-    qn_copy_sized(image, &full, sizeof full);
-    return QUERN_OK;
+    const qn_op_variant *v = &op->variant[variant];
+    return qn_stage_image(&v->stage[stage], v->plan.stage[stage].params_bytes, image);
 }
 
 // A sizes structure of this library's length, each size inside its range.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One compile a key. Between the threads of a process by a list and a condition variable; between processes by an OFD
-// lock on one byte of <database>.lock, at an offset made from the key's hash. Called by obtain.c only.
+// lock on one byte of <database>.lock, at an offset made from the key's hash. Called by obtain.c,
+// and by state.c in a forked child.
 //   (1) Nobody needs it to be right: without the lock two processes compile the same kernel, and both results are good.
 //   (2) The kernel drops a dead process's lock; a stopped process's is waited for up to the time limit.
 //   (3) A failed flight leaves nothing behind; those who waited for it get its status and message.

@@ -11,6 +11,11 @@ quern_status qn_kernel_source(quern *q, const qn_kernel_plan *plan, const qn_arc
     return qn_source_write(plan, arch->cc, arch->suffix, q->template_dir, q->line_info, source);
 }
 
+bool qn_is_line_info(const char *option)
+{
+    return !strcmp(option, "-lineinfo") || !strcmp(option, "--generate-line-info");
+}
+
 // Quern's own kernels: no include path, no fused multiply-add but where the text says so, so that results are the text's
 // alone. A caller's source has NVRTC's defaults and the caller's options.
 void qn_compile_options(const quern *q, const qn_arch *arch, const qn_extras *extras, qn_options *options)
@@ -25,8 +30,7 @@ void qn_compile_options(const quern *q, const qn_arch *arch, const qn_extras *ex
     if (q->line_info) options->item[n++] = "-lineinfo";
     for (size_t i = 0; extras && i < extras->option_count && n < QN_MAX_OPTIONS; i++) {
         const char *option = extras->options[i];
-        bool is_line_info = !strcmp(option, "-lineinfo") || !strcmp(option, "--generate-line-info");
-        if (!is_line_info || !q->line_info) options->item[n++] = option; // NVRTC takes it once
+        if (!q->line_info || !qn_is_line_info(option)) options->item[n++] = option; // NVRTC takes it once
     }
     options->count = n;
 }
@@ -34,7 +38,7 @@ void qn_compile_options(const quern *q, const qn_arch *arch, const qn_extras *ex
 static bool has_line_info(const qn_options *options)
 {
     for (size_t i = 0; i < options->count; i++)
-        if (!strcmp(options->item[i], "-lineinfo") || !strcmp(options->item[i], "--generate-line-info")) return true;
+        if (qn_is_line_info(options->item[i])) return true;
     return false;
 }
 

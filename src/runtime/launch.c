@@ -52,8 +52,8 @@ static quern_status not_prepared(const quern_op *op, size_t bucket)
 
 // ---- the driver call
 
-CUresult qn_launch_kernel(const qn_driver *driver, const qn_stage *stage, const uint32_t grid[3], void *parameters,
-                          CUstream stream)
+static CUresult launch_kernel(const qn_driver *driver, const qn_stage *stage, const uint32_t grid[3], void *parameters,
+                              CUstream stream)
 {
     CUlaunchAttribute attribute[2];
     CUlaunchConfig config;
@@ -75,7 +75,7 @@ CUresult qn_launch_kernel(const qn_driver *driver, const qn_stage *stage, const 
         overlaps->id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
         overlaps->value.programmaticStreamSerializationAllowed = 1;
     }
-    return driver->cuLaunchKernelEx(&config, stage->function, parameters ? list : NULL, NULL);
+    return driver->cuLaunchKernelEx(&config, stage->function, list, NULL);
 }
 
 static quern_status launch_failed(const quern_op *op, const qn_stage *stage, size_t index, const uint32_t grid[3],
@@ -96,7 +96,7 @@ static quern_status launch_stage(const quern_op *op, const qn_op_variant *varian
     launch.skip = false;
     op->family->launch(&op->spec.base, &variant->config, &variant->plan, &op->limits, args, index, &launch);
     if (launch.skip) return QUERN_OK;
-    CUresult result = qn_launch_kernel(op->driver, stage, launch.grid, launch.params, stream);
+    CUresult result = launch_kernel(op->driver, stage, launch.grid, launch.params, stream);
     if (__builtin_expect(result == CUDA_SUCCESS, 1)) return QUERN_OK;
     return launch_failed(op, stage, index, launch.grid, result);
 }

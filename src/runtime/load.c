@@ -59,6 +59,18 @@ quern_status qn_device_current(quern *q, int ordinal, const qn_driver **driver, 
                    ordinal, (int)*handle, ordinal);
 }
 
+static quern_status no_target(const qn_device *device)
+{
+    size_t count;
+    const qn_arch *known = qn_arch_list(&count);
+    qn_text names = QN_TEXT_INIT;
+    for (size_t i = 0; i < count; i++) qn_text_putf(&names, "%s%s", i ? ", " : "", known[i].name);
+    quern_status status = qn_fail(QUERN_NO_PLAN, "%s: Quern %s has plans for %s, none of which runs on it",
+                                  device->name, quern_version(), qn_text_string(&names));
+    qn_text_fini(&names);
+    return status;
+}
+
 quern_status qn_device_read(const qn_driver *driver, CUdevice handle, qn_device *device)
 {
     int major = 0, minor = 0, sm_count = 0;
@@ -78,7 +90,7 @@ quern_status qn_device_read(const qn_driver *driver, CUdevice handle, qn_device 
              minor);
     device->target_count = qn_arch_targets(device->cc, device->targets);
     if (device->target_count) return QUERN_OK;
-    return qn_fail(QUERN_NO_PLAN, "%s: no plan of Quern's is for this architecture", device->name);
+    return no_target(device);
 }
 
 quern_status qn_lacks_arch(const qn_nvrtc *nvrtc, const char *who, const qn_arch *const *targets, size_t count)

@@ -19,19 +19,19 @@ static qn_entry *find_until(qn_entry *from, const qn_entry *end, const qn_hash *
     return NULL;
 }
 
-_Atomic(qn_entry *) *qn_memory_list(quern *q, const qn_hash *hash)
+static _Atomic(qn_entry *) *list_of(quern *q, const qn_hash *hash)
 {
     return &q->entries[(hash->bytes[0] | hash->bytes[1] << 8) % QN_MEMORY_LISTS];
 }
 
 qn_entry *qn_memory_find(quern *q, const qn_hash *hash, const qn_text *key)
 {
-    return find_until(atomic_load_explicit(qn_memory_list(q, hash), memory_order_acquire), NULL, hash, key);
+    return find_until(atomic_load_explicit(list_of(q, hash), memory_order_acquire), NULL, hash, key);
 }
 
 qn_entry *qn_memory_publish(quern *q, qn_entry *entry)
 {
-    _Atomic(qn_entry *) *list = qn_memory_list(q, &entry->hash);
+    _Atomic(qn_entry *) *list = list_of(q, &entry->hash);
     qn_entry *head = atomic_load_explicit(list, memory_order_acquire), *seen = NULL;
     do {
         qn_entry *present = find_until(head, seen, &entry->hash, &entry->key);

@@ -25,13 +25,18 @@ int64_t qn_now_ms(void)
 
 // ---- structures that grow
 
+enum { MAX_STRUCTURE = 65536 }; // a larger size is one that nobody set
+
+static quern_status no_structure(const char *what, size_t size)
+{
+    return qn_fail(QUERN_BAD_ARGUMENT, "%s: size = %zu is not a structure's: start from its INIT macro", what, size);
+}
+
 quern_status qn_take_sized(const char *what, const void *from, void *to, size_t bytes)
 {
     size_t given;
     memcpy(&given, from, sizeof given);
-    if (given < sizeof given || given > 65536)
-        return qn_fail(QUERN_BAD_ARGUMENT, "%s: size = %zu is not a structure's: start from its INIT macro", what,
-                       given);
+    if (given < sizeof given || given > MAX_STRUCTURE) return no_structure(what, given);
     for (size_t i = bytes; i < given; i++)
         if (((const unsigned char *)from)[i])
             return qn_fail(QUERN_BAD_ARGUMENT,
@@ -43,13 +48,14 @@ quern_status qn_take_sized(const char *what, const void *from, void *to, size_t 
     return QUERN_OK;
 }
 
-void qn_copy_sized(void *to, const void *from, size_t bytes)
+quern_status qn_copy_sized(const char *what, void *to, const void *from, size_t bytes)
 {
     size_t given;
     memcpy(&given, to, sizeof given);
-    if (given < sizeof given) return;
+    if (given < sizeof given || given > MAX_STRUCTURE) return no_structure(what, given);
     size_t count = given < bytes ? given : bytes;
     memcpy((char *)to + sizeof given, (const char *)from + sizeof given, count - sizeof given);
+    return QUERN_OK;
 }
 
 // ---- options
@@ -144,15 +150,24 @@ static quern_status take_library(const char *file, const char *variable, bool ig
     return *out ? QUERN_OK : qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: a file name");
 }
 
+static quern_status too_long(size_t length)
+{
+    return qn_fail(QUERN_BAD_ARGUMENT, "sealed_files ($QUERN_SEALED): a path of %zu bytes: at most %d are allowed",
+                   length, PATH_MAX - 1);
+}
+
 static quern_status take_sealed(quern *q, const char *list)
 {
     while (list && *list) {
         size_t length = strcspn(list, ":");
         char one[PATH_MAX];
-        if (length >= sizeof one) return qn_fail(QUERN_BAD_ARGUMENT, "sealed_files: a path of %zu bytes", length);
+        if (length >= sizeof one) return too_long(length);
         if (length) {
             if (q->sealed_count == QN_MAX_SEALED)
-                return qn_fail(QUERN_BAD_ARGUMENT, "sealed_files: more than %d files", QN_MAX_SEALED);
+                return qn_fail(
+                    QUERN_BAD_ARGUMENT,
+                    "sealed_files ($QUERN_SEALED): more than %d files; 'quern cache import' makes one of them",
+                    QN_MAX_SEALED);
             memcpy(one, list, length);
             one[length] = 0;
             QN_TRY(take_path(one, &q->sealed[q->sealed_count]));
@@ -313,16 +328,11 @@ void qn_quern_release(quern *q)
 void quern_close(quern *q)
 {
     if (!q) return;
-    q->log.write = NULL; // the callback's user may go away with this call
+    qn_log_end(&q->log); // the callback's user may go away with this call
     qn_quern_release(q);
 }
 
 // ---- log, counters
-
-const qn_log *qn_quern_log(const quern *q)
-{
-    return &q->log;
-}
 
 void qn_warn_once(quern *q, qn_warning kind, const char *part, const char *format, ...)
 {
@@ -348,5 +358,5 @@ void quern_get_counters(const quern *q, quern_counters *counters)
         COUNT(bytes_found), COUNT(bytes_compiled), COUNT(bytes_stored),
     };
 #undef COUNT
-    qn_copy_sized(counters, &now, sizeof now);
+    qn_copy_sized("counters", counters, &now, sizeof now); // without INIT it stays as it is, and the message says so
 }

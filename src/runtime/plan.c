@@ -99,6 +99,8 @@ quern_status qn_range_buckets(const qn_family *family, const qn_range *range, ui
 {
     qn_any_sizes from, to, sizes;
     uint32_t all = family->bucket_count < 32 ? (1u << family->bucket_count) - 1 : UINT32_MAX;
+    QN_TRY(qn_take_sized("from", range->from, from.bytes, family->sizes_bytes));
+    QN_TRY(qn_take_sized("to", range->to, to.bytes, family->sizes_bytes));
     qn_sizes_take(family, range->from, &from);
     qn_sizes_take(family, range->to, &to);
     for (size_t i = 0; i < family->size_count; i++) {

@@ -4,7 +4,8 @@
 //   spec ─ complete, check ─► current device ─► descriptor ─► memory table ─ hit ─► op
 //                                                    └ miss ─► plans ─► kernels (batch.c) ─► load ─► publish
 //
-//   (1) A hit takes no lock, allocates nothing, makes no system call and writes no source.
+//   (1) A hit takes no lock, allocates nothing, makes no system call and writes no source; but the first hits of a spec in
+//       other bytes (padding, an older header) note those bytes.
 //   (2) Two threads that prepare the same spec get the same op, and each kernel is compiled once (obtain.c).
 //   (3) An op in the table is never freed before its quern; one of a given configuration goes with its last reference.
 #include <stdio.h>
@@ -41,6 +42,7 @@ static quern_status plan_given(const request *r, const qn_arch *arch)
     variant->last_bucket = r->family->bucket_count - 1;
     variant->config = *r->config;
     snprintf(variant->chosen, sizeof variant->chosen, "given");
+    QN_TRY(qn_config_check(r->family, &r->spec->base, arch, r->config)); // it may come from a command line
     return r->family->plan(&r->spec->base, arch, r->config, &variant->plan);
 }
 
@@ -254,6 +256,7 @@ static void add_alias(quern *q, const qn_descriptor *alias, quern_op *op)
 {
     void *kept;
     qn_message_mark mark;
+    if (atomic_load_explicit(&op->aliases, memory_order_relaxed) >= QN_MAX_ALIASES) return;
     qn_process *process = qn_process_of(q);
     if (!process || atomic_fetch_add(&op->aliases, 1) >= QN_MAX_ALIASES) return;
     qn_message_save(&mark);

@@ -9,7 +9,7 @@
 //   (1) A quern is counted: one for the handle, one for each reference to an op or a kernel. The last one frees.
 //   (2) Locks are held for list and table work only: never around a store, a compile, a log line or a caller's callback.
 //       load_lock is the one exception: it is held around the driver's loading calls.
-//   (3) Nothing outside qn_process has a lock, so a fork at any moment leaves the child with whole data.
+//   (3) No lock of a quern is outside qn_process, so a fork at any moment leaves the child with whole data.
 #ifndef QN_RUNTIME_PRIVATE_H
 #define QN_RUNTIME_PRIVATE_H
 
@@ -109,7 +109,8 @@ void qn_warn_once(quern *q, qn_warning kind, const char *part, const char *forma
 int64_t qn_now_ms(void); // monotonic
 
 // Copies a result into the caller's structure, which may be of an older, shorter kind; its size member stays.
-void qn_copy_sized(void *to, const void *from, size_t bytes);
+// BAD_ARGUMENT for a size that is none.
+quern_status qn_copy_sized(const char *what, void *to, const void *from, size_t bytes);
 // Brings a caller's structure into one of `bytes` (zeroed, larger or equal in an older header's case). BAD_ARGUMENT for
 // a size that is none and for a newer structure that sets members unknown here.
 quern_status qn_take_sized(const char *what, const void *from, void *to, size_t bytes);
@@ -162,7 +163,6 @@ struct qn_entry {
     size_t uses; // by ops and kernels
 };
 
-_Atomic(qn_entry *) *qn_memory_list(quern *q, const qn_hash *hash); // the one that has this hash's images
 qn_entry *qn_memory_find(quern *q, const qn_hash *hash, const qn_text *key);
 qn_entry *qn_memory_publish(quern *q, qn_entry *entry); // the entry, or the equal one that was first (entry is freed)
 void qn_entry_free(qn_entry *entry);
@@ -225,6 +225,7 @@ typedef struct qn_options {
     size_t count;
 } qn_options;
 void qn_compile_options(const quern *q, const qn_arch *arch, const qn_extras *extras, qn_options *options);
+bool qn_is_line_info(const char *option); // in either of its spellings
 quern_status qn_work_key(const quern *q, const qn_work *work, qn_text *key);
 
 // The limits and rules of a caller's source (custom_check.c): BAD_ARGUMENT names the member and what is wrong with it.
@@ -332,9 +333,11 @@ struct quern_op {
 
 void qn_op_free(quern_op *op); // memory only
 
-// One kernel on a stream. parameters: the one structure, or NULL when there is none.
-CUresult qn_launch_kernel(const qn_driver *driver, const qn_stage *stage, const uint32_t grid[3], void *parameters,
-                          CUstream stream);
+// What a stage is, into the caller's structures: of an op's variant and of a caller's kernel alike (describe.c).
+// BAD_ARGUMENT for a structure without INIT.
+quern_status qn_stage_describe(const qn_stage *stage, const qn_arch *arch, const char *sizes, const char *config,
+                               const char *chosen, quern_kernel_info *info);
+quern_status qn_stage_image(const qn_stage *stage, size_t parameter_bytes, quern_image *image);
 
 // Sizes structures of any family on the stack.
 typedef union qn_any_sizes {
@@ -351,7 +354,7 @@ typedef union qn_any_args {
 void qn_sizes_take(const qn_family *family, const void *given, qn_any_sizes *sizes);
 
 // A range of sizes: two sizes structures of the caller's, both inclusive; and the buckets that serve it, 1 << bucket, 0 when
-// they are all. BAD_SIZE names a size that falls.
+// they are all. BAD_SIZE names a size that falls, BAD_ARGUMENT a structure without INIT.
 typedef struct qn_range {
     const void *from, *to;
 } qn_range;

@@ -3,7 +3,7 @@
 //
 //   open.c       quern_open, quern_close, options, counters
 //   prepare.c    spec → op: memory table, else plan every bucket, obtain each kernel, load, publish
-//   plan.c       spec and architecture → configurations and kernels, without a device
+//   plan.c       spec and architecture → configurations and kernels, without a device; tuned.c which tuning result counts
 //   key.c        kernel plan → text, options, key
 //   batch.c      all kernels of a plan side by side; which target architecture serves
 //   obtain.c     one kernel: memory (memory.c), sealed and user's store (stores.c), compile, put
@@ -82,7 +82,5 @@ quern_status qn_kernel_obtain(quern *q, const qn_kernel_plan *plan, const qn_arc
 
 // An op of one given configuration in place of the chosen ones, for tuner, bench and tests.
 quern_status qn_prepare_config(quern *q, const quern_spec *spec, int device, const qn_config *config, quern_op **op);
-
-const qn_log *qn_quern_log(const quern *q);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asking the stores: sealed ones in order, then the user's. What they return is verified here; what they fail in is
-// counted and warned about once, and is never the caller's failure. Called by obtain.c.
+// counted and warned about once, and is never the caller's failure. Called by obtain.c and tuned.c.
 //   (1) Nothing from a store is used before size, sum and the whole key are right.
 //   (2) A bad row is removed where that is possible, else remembered for the process; it is never asked for twice.
 //   (3) A store that was busy for its whole time limit is left alone for as long again: one wait, not one a kernel.
@@ -152,7 +152,10 @@ static bool remove_row(quern *q, qn_process *process, const qn_work *work, size_
 static quern_status ask(quern *q, qn_process *process, size_t index, qn_work *work, const char *toolchain)
 {
     quern_store *store = store_at(q, process, index);
-    if (!store) return QUERN_NOT_FOUND;
+    if (!store) {
+        work->saw_failure |= index < q->sealed_count; // one that was named, and could not be used
+        return QUERN_NOT_FOUND;
+    }
     if (is_remembered(process, &work->hash, index)) {
         work->saw_damaged = true;
         return QUERN_NOT_FOUND;

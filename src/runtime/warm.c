@@ -97,8 +97,7 @@ static quern_status warm_range(quern *q, const quern_spec *spec, const qn_range 
     quern_status status = warm(q, family, &full, arch, buckets, variants, &result);
     qn_nvtx_pop(q->nvtx);
     free(variants);
-    if (status == QUERN_OK && report) qn_copy_sized(report, &result, sizeof result);
-    return status;
+    return status == QUERN_OK && report ? qn_copy_sized("report", report, &result, sizeof result) : status;
 }
 
 quern_status quern_warm(quern *q, const quern_spec *spec, const char *arch, quern_warm_report *report)

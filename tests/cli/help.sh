@@ -3,7 +3,7 @@
 t quern
 t quern --help
 t quern --version
-for command in run warm tune cache show ops doctor bench; do
+for command in run warm tune cache show ops pack unpack doctor bench; do
     t quern "$command" --help >"$TMPDIR/help"
     head -n 2 "$TMPDIR/help"
     tail -n 1 "$TMPDIR/help"

@@ -248,10 +248,10 @@ static void leave_device(void)
 
 static quern_status load_mine(quern *q)
 {
-    quern_custom custom = QUERN_CUSTOM_INIT;
+    quern_source mine = QUERN_SOURCE_INIT;
     quern_kernel *kernel = NULL;
-    custom.source = source, custom.entry = "mine", custom.threads = 32, custom.parameter_bytes = 4;
-    quern_status status = quern_prepare_custom(q, &custom, 0, &kernel);
+    mine.source = source, mine.entry = "mine", mine.threads = 32, mine.parameter_bytes = 4;
+    quern_status status = quern_prepare_source(q, &mine, 0, &kernel);
     quern_kernel_release(kernel);
     return status;
 }
@@ -489,16 +489,16 @@ static void fr20_one_kernel_on_three_devices_is_three_compiles(void **state)
 {
     (void)state;
     static const int cc[] = {120, 86, 90};
-    quern_custom custom = QUERN_CUSTOM_INIT;
+    quern_source mine = QUERN_SOURCE_INIT;
     quern_options options = runtime_options(database, NULL);
-    custom.source = source, custom.entry = "mine", custom.threads = 32, custom.parameter_bytes = 4;
+    mine.source = source, mine.entry = "mine", mine.threads = 32, mine.parameter_bytes = 4;
     fake_driver_install(3, cc);
     quern *q = runtime_open(&options);
 
     for (int turn = 0; turn < 6; turn++) {
         quern_kernel *kernel = NULL;
         fake_driver_enter(fake_driver_context(turn * 2 % 3));
-        assert_int_equal(quern_prepare_custom(q, &custom, QUERN_DEVICE_CURRENT, &kernel), QUERN_OK);
+        assert_int_equal(quern_prepare_source(q, &mine, QUERN_DEVICE_CURRENT, &kernel), QUERN_OK);
         quern_kernel_release(kernel);
     }
 

@@ -308,15 +308,15 @@ static void a_child_makes_no_driver_call_when_it_closes(void **state)
     (void)state;
     static const int cc[] = {90};
     quern_softmax_topk_spec spec = runtime_spec(1000, 8);
-    quern_custom custom = QUERN_CUSTOM_INIT;
+    quern_source mine = QUERN_SOURCE_INIT;
     quern_kernel *kernel;
     quern_op *op;
-    custom.source = "extern \"C\" __global__ void mine() {}", custom.entry = "mine", custom.threads = 32;
+    mine.source = "extern \"C\" __global__ void mine() {}", mine.entry = "mine", mine.threads = 32;
     fake_driver_install(1, cc);
     fake_driver_enter(fake_driver_context(0));
     quern *q = open_on_database();
     assert_int_equal(quern_prepare(q, &spec.base, 0, &op), QUERN_OK);
-    assert_int_equal(quern_prepare_custom(q, &custom, 0, &kernel), QUERN_OK);
+    assert_int_equal(quern_prepare_source(q, &mine, 0, &kernel), QUERN_OK);
 
     IN_CHILD(child, (quern_kernel_release(kernel), quern_op_release(op), quern_close(q),
                      fake_driver.call.cuLibraryUnload.count == 0 ? 0 : 1))

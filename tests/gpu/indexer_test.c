@@ -197,7 +197,7 @@ static void every_hostile_case_equals_the_reference_three_times_over(void **stat
 // ---- every plan by force, on every case that the planner lets it have
 
 static const char *const forced[] = {
-    "plan=fused warps=8 shares=1",  "plan=fused warps=12 shares=2",  "plan=fused warps=12 shares=4",
+    "plan=fused warps=8 shares=1", "plan=fused warps=12 shares=2",  "plan=fused warps=12 shares=4",
     "plan=fused warps=8 shares=8", "plan=fused warps=12 shares=64", "plan=fused warps=12 shares=128",
 };
 

@@ -2,7 +2,8 @@
 // attention's plan "wgmma" on the functional model, by force: tiles of every kind on lengths at their edges, head_dims
 // between the instructions' steps, every feature, and arguments that only its second stage can serve; which of the two
 // stages ran is looked up in the texts. Needs a C++ compiler; without one it says so and is skipped.
-// The cases named "stays" have more work than the device has SMs, so that a CTA goes from one tile to the next.
+// The case "stays" has more tiles than the device has SMs, so that a CTA goes from one to the next, as it does also from
+// the first to the second of a pair of tiles (causal, more queries than a tile has).
 // $QUERN_TEST_CASE: only cases with this in their name; $QUERN_TEST_SHARD=i/n: every n-th.
 #include "support/simt.h"
 
@@ -16,6 +17,7 @@
 #define GROUPS_2 "plan=wgmma rows=128 keys=128 columns=1 slots=4"
 #define GROUPS_3 "plan=wgmma rows=192 keys=64 columns=1 slots=4"
 #define SMALL    "plan=wgmma rows=128 keys=16 columns=1 slots=2"
+#define AHEAD    "plan=wgmma rows=128 keys=16 columns=1 slots=8"
 #define WIDE     "plan=wgmma rows=128 keys=80 columns=1 slots=4"
 #define COLUMNS  "plan=wgmma rows=64 keys=64 columns=2 slots=2"
 
@@ -122,9 +124,7 @@ static const forced cases[] = {
      ATTENTION_PACKED,
      false},
     {"d64_512", COLUMNS, "d=64 dv=512 causal=1", ASAN, 1, 1, 1, {5}, {70}, 0, ATTENTION_PACKED, false},
-    {"stays", SMALL, "d=8 in=f16 lse=1", BOTH, 1, 140, 1, {3}, {20}, 0, ATTENTION_PACKED, false},
-    {"stays_with_pairs", SMALL, "d=8 causal=1", ASAN, 1, 135, 1, {130}, {131}, 0, ATTENTION_PACKED, false},
-    {"stays_columns", COLUMNS, "d=8 dv=72 causal=1", BOTH, 2, 70, 7, {3, 3}, {66, 70}, 70, ATTENTION_PACKED, false},
+    {"stays", SMALL, "d=8 in=f16 lse=1", ASAN, 1, 133, 1, {3}, {20}, 0, ATTENTION_PACKED, false},
     {"unaligned", GROUPS_2, "d=64 causal=1 lse=1", ASAN, 1, 2, 1, {30}, {40}, 0, ATTENTION_UNALIGNED, true},
     {"no_keys", GROUPS_2, "d=64 lse=1", ASAN, 1, 2, 1, {30}, {0}, 0, ATTENTION_PACKED, true},
 };
@@ -216,6 +216,56 @@ static void forced_tiles_make_no_wrong_access(void **state)
     run_list(MODEL_ACCESS, ACCESS);
 }
 
+// ---- planted faults: each must be seen
+
+typedef struct planted {
+    const char *what, *from, *to;
+    const char *words; // of the report
+} planted;
+
+static char *plant(const char *source, void *user)
+{
+    const planted *fault = user;
+    return simt_replace(source, fault->from, fault->to);
+}
+
+static void planted_faults_are_seen(void **state)
+{
+    static const planted faults[] = {
+        {"rows past the end are not cleared", "clear_rows(to, begin, end, valid);", "", "should be"},
+        {"values are cleared before they are there", "wait_phase(s.tail, tails++);", "tails++;", "fault"},
+        {"values are used before they are there", "wait_phase(s.value_full + stage, n.values / kStages);", "", "fault"},
+        {"queries are replaced while they are read", "wait_phase(s.query_empty, number + 1);", "", "fault"},
+    };
+    static const forced c = {"planted", AHEAD, "d=64 length_k=1 causal=1", ACCESS, 2, 1, 1, {130, 130},
+                             {40, 25},  45,    ATTENTION_PACKED,           false};
+    (void)state;
+    model *m = simt_model_any(MODEL_ACCESS);
+    const qn_arch *arch;
+    qn_config config;
+    assert_int_equal(qn_arch_find("sm_90a", &arch), QUERN_OK);
+    assert_int_equal(qn_config_parse(&qn_family_attention, c.config, &config), QUERN_OK);
+    for (size_t i = 0; i < QN_COUNT(faults); i++) {
+        attention_data data;
+        qn_text report = QN_TEXT_INIT, fault = QN_TEXT_INIT;
+        attention_case hostile = case_of(&c);
+        if (!attention_data_make(&hostile, 0x7FFF, &data)) fail_msg("no memory");
+        model_set_edit(m, plant, (void *)(uintptr_t)&faults[i]);
+        quern_status status = model_run_config(m, &hostile.spec.base, arch, &config, &data.args.base,
+                                               (model_order){.shuffle = true}, &fault);
+        if (status == QUERN_OK)
+            attention_check_case(&data, &report);
+        else
+            qn_text_putf(&report, "fault: %s", qn_text_string(&fault));
+        if (!report.length || !strstr(qn_text_string(&report), faults[i].words))
+            fail_msg("%s: not seen; %s", faults[i].what, report.length ? qn_text_string(&report) : "no report");
+        model_set_edit(m, NULL, NULL);
+        qn_text_fini(&report);
+        qn_text_fini(&fault);
+        attention_data_free(&data);
+    }
+}
+
 static int close_models(void **state)
 {
     (void)state;
@@ -228,6 +278,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forced_tiles_are_right_under_sanitizers),
         cmocka_unit_test(forced_tiles_make_no_wrong_access),
+        cmocka_unit_test(planted_faults_are_seen),
     };
     return cmocka_run_group_tests(tests, NULL, close_models);
 }

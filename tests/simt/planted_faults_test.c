@@ -135,23 +135,37 @@ static void an_uninitialised_read_is_reported(void **state)
     check_fault(&f);
 }
 
-static void a_missing_cluster_barrier_before_exit_is_reported(void **state)
+static void a_missing_wait_before_exit_is_reported(void **state)
 {
     (void)state;
-    static const fault f = {"missing cluster barrier", "m1_normal", "    cluster_sync();\n    return count;",
-                            "    return count;",       BY_ACCESS,   "race|still uses|has ended|nothing has written"};
+    static const fault f = {"missing wait for the lists",
+                            "m1_normal",
+                            "    wait_for(s, kListsHere);",
+                            "    ;",
+                            BY_ACCESS,
+                            "in flight|race|still uses|has ended|nothing has written"};
+    check_fault(&f);
+}
+
+static void a_missing_fence_of_the_mbarriers_is_reported(void **state)
+{
+    (void)state;
+    static const fault f = {
+        "missing fence of the mbarriers", "m1_normal", "    fence_mbarrier_init();", "    ;", BY_ACCESS,
+        "is not ordered before this use"};
     check_fault(&f);
 }
 
 static void an_overflow_that_is_not_repaired_is_reported(void **state)
 {
     (void)state;
-    static const fault f = {"overflow unrepaired",
-                            "m0_one_warp",
-                            "if (QN_UNLIKELY(!works)) exact_share(p, row, share.begin, share.end, need);",
-                            ";",
-                            BY_BOTH,
-                            "wrong result|nothing has written|outside every piece|use-after-poison|race"};
+    static const fault f = {
+        "overflow unrepaired",
+        "m0_one_warp",
+        "if (QN_UNLIKELY(binned != kBinned)) exact_share(share.row, share.begin, share.end, need, binned);",
+        ";",
+        BY_BOTH,
+        "wrong result|nothing has written|outside every piece|use-after-poison|race"};
     check_fault(&f);
 }
 
@@ -309,7 +323,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_uninitialised_read_is_reported),
         cmocka_unit_test(an_accumulator_used_before_its_wait_is_reported),
         cmocka_unit_test(a_wrong_descriptor_stride_is_reported),
-        cmocka_unit_test(a_missing_cluster_barrier_before_exit_is_reported),
+        cmocka_unit_test(a_missing_wait_before_exit_is_reported),
+        cmocka_unit_test(a_missing_fence_of_the_mbarriers_is_reported),
         cmocka_unit_test(an_overflow_that_is_not_repaired_is_reported),
         cmocka_unit_test(a_tile_used_before_it_is_there_is_reported),
     };

@@ -4,7 +4,7 @@
 //
 //   out   each element: half an ulp of its type, and what rounding P to it may cost at most, Σ p |v| · 2^-8 (f16: 2^-11),
 //         and the f32 softmax. All elements of a case together: their root mean square error is at most 1.3 times that of
-//         attention whose P is rounded so and whose result is rounded once
+//         attention whose P is rounded so, before or after it is divided by its sum, and whose result is rounded once
 //   lse   1e-5 + 2 ulp, and what f32 dot products cannot avoid
 //   NaN for NaN, infinity for infinity; 0 and -inf of rows that see nothing exactly
 #ifndef TESTS_SUPPORT_CHECK_ATTENTION_H
@@ -25,7 +25,8 @@ int64_t attention_same_bits(const attention_data *first, const attention_data *s
 // Whether sequence `sequence` of all has the same bits as the case that is it alone; else a line in the report.
 bool attention_same_alone(const attention_data *all, int64_t sequence, const attention_data *alone, qn_text *report);
 
-// Largest difference of out between two cases' last queries, in ulps of the type.
+// Largest difference of out between two cases' last queries, in ulps of the type. What the order of f32 sums may do to
+// an element that is small beside the others of its row (2^-18 of the largest) does not count.
 double attention_ulps_of_last_query(const attention_data *a, const attention_data *b);
 
 #endif

@@ -432,6 +432,14 @@ static unsigned cluster_of(const CUlaunchConfig *config)
     return 1;
 }
 
+static bool overlaps(const CUlaunchConfig *config)
+{
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+            return config->attrs[i].value.programmaticStreamSerializationAllowed != 0;
+    return false;
+}
+
 static CUresult check_launch(const kernel *k, const CUlaunchConfig *config, unsigned cluster)
 {
     unsigned threads = config->blockDimX * config->blockDimY * config->blockDimZ;
@@ -472,6 +480,7 @@ static CUresult launch_kernel(const CUlaunchConfig *config, CUfunction function,
     ENTER(cuLaunchKernelEx);
     memset(&launch, 0, sizeof launch);
     launch.cluster = cluster_of(config);
+    launch.overlaps = overlaps(config);
     CUresult result = check_launch(k, config, launch.cluster);
     if (result != CUDA_SUCCESS) return result;
     launch.grid[0] = config->gridDimX, launch.grid[1] = config->gridDimY, launch.grid[2] = config->gridDimZ;

@@ -28,6 +28,7 @@ typedef struct fake_call {
 typedef struct fake_launch {
     unsigned grid[3], block[3];
     unsigned cluster; // 1: none
+    bool overlaps;    // may begin before the launch ahead of it has ended
     unsigned shared;
     CUstream stream;
     int device;

@@ -47,6 +47,7 @@ static const char *const bases[] = {
     "H=64 C=128 k=512 layout=fp8_shared q=fp8 page=64 scores=1",
     "H=9 C=64 k=20 q=mxfp4 page=16 granularity=block epb=2 row_seq=1 scores=1",
     "H=2 C=128 k=30 layout=nvfp4_heads q=bf16 epb=16 granularity=block scores=1",
+    "H=2 C=64 k=9 q=mxfp4 granularity=block epb=96 page=32 row_seq=1 scores=1", // a last block in fewer pages
 };
 
 static void add_bases(void)

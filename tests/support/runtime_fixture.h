@@ -10,11 +10,6 @@
 #include "cache/store.h"
 #include "runtime/runtime.h"
 
-// The former names of quern_source, for the tests that still have them.
-#define quern_custom         quern_source
-#define QUERN_CUSTOM_INIT    QUERN_SOURCE_INIT
-#define quern_prepare_custom quern_prepare_source
-
 // ---- log lines
 
 typedef struct runtime_log {

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "ops/args_layout.h"
 #include "ops/field.h"
 
 static bool is_name(const char *name)
@@ -109,6 +110,7 @@ static void every_familys_lists_agree(void **state)
         check_fields(f->name, f->sizes, f->size_count, f->sizes_bytes);
         for (size_t s = 0; s < f->size_count; s++) assert_true(f->size_args_offset[s] + 8 <= f->args_bytes);
         for (size_t t = 0; t < f->tensor_count; t++) check_tensor(f, &f->tensors[t]);
+        assert_true(f->tensor_count <= QN_MAX_TENSORS); // a launch keeps a layout of so many (ops/args_layout.c)
         assert_true(f->knob_count <= QN_MAX_KNOBS);
         for (size_t k = 0; k < f->knob_count; k++) check_knob(&f->knobs[k]);
         assert_in_range(f->bucket_count, 1, QN_MAX_BUCKETS);

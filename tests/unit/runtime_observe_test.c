@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #include <dirent.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,6 +117,22 @@ static void a_miss_without_any_store_says_so(void **state)
     assert_true(counters.miss > 0);
     assert_int_equal(counters.miss_no_store, counters.miss);
     assert_int_equal(counters.bytes_stored, 0);
+    quern_close(q);
+}
+
+static void a_sealed_database_that_may_not_be_used_has_failed(void **state)
+{
+    (void)state;
+    quern_options options = runtime_options("", NULL);
+    options.sealed_files = database;
+    int fd = open(database, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0 && fchmod(fd, 0666) == 0 && close(fd) == 0); // whoever may write to it decides what runs
+    quern *q = runtime_open(&options);
+    quern_op_release(prepare(q));
+
+    quern_counters counters = runtime_counters(q);
+    assert_true(counters.miss > 0);
+    assert_int_equal(counters.miss_failed, counters.miss);
     quern_close(q);
 }
 
@@ -523,6 +540,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_miss_that_no_store_has_is_absent),
         TEST(a_miss_without_any_store_says_so),
+        TEST(a_sealed_database_that_may_not_be_used_has_failed),
         TEST(misses_of_damaged_rows_and_of_failing_stores_are_told_apart),
         TEST(a_miss_after_the_drivers_refusal_is_refused),
         TEST(a_strict_miss_and_a_failed_compile_are_counted),

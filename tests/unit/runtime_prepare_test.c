@@ -637,6 +637,23 @@ static void an_op_of_a_given_configuration_is_not_shared_and_goes_with_its_relea
     quern_close(q);
 }
 
+// As a command line may give it: with it plan would divide by 0, or make a kernel of no threads.
+static void a_given_configuration_without_a_knob_that_it_needs_is_refused(void **state)
+{
+    (void)state;
+    quern_softmax_topk_spec spec = runtime_spec(1000, 8);
+    qn_config config;
+    quern *q = open_in_memory();
+    quern_op *op = NULL;
+    assert_int_equal(qn_config_parse(&qn_family_softmax_topk, "plan=cluster", &config), QUERN_OK);
+
+    assert_int_equal(qn_prepare_config(q, &spec.base, 0, &config, &op), QUERN_MISSING_FIELD);
+
+    assert_non_null(strstr(quern_message(), "is needed and not given"));
+    assert_null(op);
+    quern_close(q);
+}
+
 // ---- looking inside
 
 static void describe_refuses_an_index_that_is_none(void **state)
@@ -653,6 +670,10 @@ static void describe_refuses_an_index_that_is_none(void **state)
     assert_int_equal(quern_op_image(op, count, 0, &image), QUERN_BAD_ARGUMENT);
 
     assert_memory_equal(&info, &before, sizeof info);
+    info.size = image.size = 0; // no INIT
+    assert_int_equal(quern_op_describe(op, 0, 0, &info), QUERN_BAD_ARGUMENT);
+    assert_non_null(strstr(quern_message(), "info: size = 0"));
+    assert_int_equal(quern_op_image(op, 0, 0, &image), QUERN_BAD_ARGUMENT);
     assert_int_equal(quern_op_stages(op, count), 0);
     quern_op_release(op);
     quern_close(q);
@@ -713,6 +734,7 @@ int main(void)
         TEST(a_driver_that_shut_down_first_is_no_trouble),
         TEST(two_querns_have_their_own_ops_and_libraries),
         TEST(an_op_of_a_given_configuration_is_not_shared_and_goes_with_its_release),
+        TEST(a_given_configuration_without_a_knob_that_it_needs_is_refused),
         TEST(describe_refuses_an_index_that_is_none),
         TEST(every_size_has_a_variant_and_its_text_says_which),
     };

@@ -168,6 +168,9 @@ static void a_range_that_falls_is_refused(void **state)
     assert_int_equal(quern_warm_sizes(q, &spec.base, &from, &to, "sm_90a", NULL), QUERN_BAD_SIZE);
     assert_int_equal(quern_prepare_sizes(q, &spec.base, NULL, &to, 0, &op), QUERN_MISSING_ARGUMENT);
     assert_int_equal(quern_warm_sizes(q, &spec.base, &from, NULL, "sm_90a", NULL), QUERN_MISSING_ARGUMENT);
+    from.size = 0; // no INIT
+    assert_int_equal(quern_prepare_sizes(q, &spec.base, &from, &to, 0, &op), QUERN_BAD_ARGUMENT);
+    assert_non_null(strstr(quern_message(), "from: size = 0"));
 
     assert_null(op);
     assert_int_equal(fake_nvrtc.compiles, 0);

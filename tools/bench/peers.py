@@ -79,9 +79,11 @@ def chosen(families: dict[str, Any], words: str) -> set[str]:
 def load_families() -> dict[str, Any]:
     """Each family's module: peers(), missing(), answer(request, inputs, arrays, names)."""
     import attention
+    import gate
+    import router
     import softmax_topk
 
-    return {"softmax_topk": softmax_topk, "attention": attention}
+    return {"softmax_topk": softmax_topk, "gate": gate, "router": router, "attention": attention}
 
 
 def hello(families: dict[str, Any], names: set[str]) -> Message:

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
+#include "bench_routing.h"
 #include "runtime/runtime.h"
 
 enum { MOST_TOKENS = 32, MOST_SPECS = 16, SMALL = 512, SETS = 64, CHECKED = 16, LEAST_LAUNCHES = 32, MOST_E = 1024 };
@@ -19,12 +19,14 @@ typedef struct gate_bench {
     int64_t N[MOST_TOKENS];
     size_t N_count;
     table *table;
+    routing_peers peers;
 } gate_bench;
 
 static const char text[] =
     "Times graph replays of many launches; us are medians, with the tenth and ninetieth percentile. Results\n"
     "are checked against the host reference first. Without --spec: the shapes of the models that serve this way\n"
-    "of routing.\n";
+    "of routing. With --vs a Python process times other libraries on the same inputs: 'best peer' is the fastest,\n"
+    "'x us' how many of our calls it takes.\n";
 
 static const char *const specs[] = {
     "gate E=256 K=6 in=f32 bias=1",  "gate E=384 K=6 in=f32 bias=1",
@@ -164,8 +166,35 @@ static const table_column columns[] = {
     {"GB/s", "gb_per_s", TABLE_REAL, 0},
     {NULL, "sets", TABLE_INT, 0},
     {"spec", "spec", TABLE_TEXT, 0},
+    {"best peer", NULL, TABLE_TEXT, 0},
+    {"us", NULL, TABLE_REAL, 2},
+    {"x us", NULL, TABLE_REAL, 2},
     {"configuration", "configuration", TABLE_TEXT, 0},
+    {NULL, "peers", TABLE_JSON, 0},
 };
+
+// ---- peers
+
+static quern_status ask_peers(gate_run *r, const qn_timing *own, size_t launches, cJSON **answer)
+{
+    gate_bench *t = r->t;
+    const device *d = &t->bench.device;
+    void *memory;
+    QN_TRY(bench_peers_inputs(t->peers.peers, ++t->peers.number, r->sets * r->set_bytes, &memory));
+    DEVICE_TRY(d, cuMemcpyDtoH, memory, r->data.base, r->sets * r->set_bytes);
+    QN_TRY(enqueue(r, 0, t->bench.stream)); // the results of the first copy
+    QN_TRY(device_check(d, "cuStreamSynchronize", d->driver->cuStreamSynchronize(t->bench.stream)));
+    cJSON *request = cJSON_CreateObject();
+    cJSON_AddStringToObject(request, "op", "gate");
+    cJSON *inputs = cJSON_AddObjectToObject(request, "inputs");
+    cJSON_AddStringToObject(inputs, "dtype", qn_dtype_name(r->spec->in));
+    cJSON_AddNumberToObject(inputs, "rows", (double)r->args.N);
+    cJSON_AddNumberToObject(inputs, "copies", (double)r->sets);
+    cJSON_AddNumberToObject(inputs, "pitch_bytes", (double)r->set_bytes);
+    const routing_case c = {&t->bench,  r->spec, r->spec_text, r->args.N, r->host_bias,
+                            r->weights, r->ids,  launches,     *own};
+    return routing_ask(&t->peers, &c, request, answer);
+}
 
 static quern_status time_run(gate_run *r, int64_t N)
 {
@@ -179,8 +208,16 @@ static quern_status time_run(gate_run *r, int64_t N)
     QN_TRY(qn_timing_graph(r->t->bench.device.driver, &request, &timing));
     sizes.N = N;
     (void)quern_op_describe(r->op, quern_op_variant_for(r->op, &sizes), 0, &info);
+    double peer_us, x_quern;
+    cJSON *answer = NULL;
+    if (r->t->peers.peers && !r->spec->given_ids) QN_TRY(ask_peers(r, &timing, request.launches, &answer));
+    const char *best = routing_best(answer, &peer_us, &x_quern);
+    char *peers = answer ? cJSON_PrintUnformatted(answer) : NULL;
     table_add(r->t->table, N, timing.median_us, timing.low_us, timing.high_us,
-              (double)r->set_bytes / timing.median_us * 1e-3, (int64_t)r->sets, r->spec_text, info.config);
+              (double)r->set_bytes / timing.median_us * 1e-3, (int64_t)r->sets, r->spec_text, best, peer_us, x_quern,
+              info.config, peers);
+    cJSON_free(peers);
+    cJSON_Delete(answer);
     return QUERN_OK;
 }
 
@@ -232,6 +269,8 @@ static void print_results(const gate_bench *t)
     if (t->settings.json) {
         cJSON *document = bench_document("gate", &t->bench.device);
         cJSON_AddNumberToObject(document, "repeats", t->bench.repeats);
+        if (t->peers.peers)
+            cJSON_AddItemToObject(document, "peers", cJSON_Duplicate(bench_peers_hello(t->peers.peers), true));
         cJSON_AddItemToObject(document, "rows", table_json(t->table));
         json_print(document);
     } else {
@@ -251,19 +290,21 @@ static int run_bench(gate_bench *t, const char *where, int64_t repeats)
         status = bench_check_spec(specs[i], "gate", t->config_text);
     if (status == QUERN_OK && t->spec_text) status = bench_check_spec(t->spec_text, "gate", t->config_text);
     if (status == QUERN_OK) status = bench_open(&t->settings, ordinal, (int)repeats, &t->bench);
+    if (status == QUERN_OK) status = routing_open(&t->peers, &t->bench);
     if (status != QUERN_OK) return command_status(status);
     t->table = table_create(columns, QN_COUNT(columns));
     status = run_specs(t);
     print_results(t);
     int exit_status = status == QUERN_OK ? COMMAND_OK : command_status(status);
     table_destroy(t->table);
+    routing_close(&t->peers);
     bench_close(&t->bench);
     return exit_status;
 }
 
 int bench_gate(int argc, char **argv)
 {
-    static gate_bench t;
+    static gate_bench t = {.peers.options.python = "python3"};
     const char *where = "gpu";
     int64_t repeats = 20;
     const command_option options[] = {
@@ -271,6 +312,9 @@ int bench_gate(int argc, char **argv)
         {"spec", 0, "SPEC", COMMAND_STRING, &t.spec_text, 0, 0, "this spec: 'gate E=256 K=6 in=f32 bias=1'"},
         {"config", 0, "TEXT", COMMAND_STRING, &t.config_text, 0, 0, "this configuration: 'plan=lanes lanes=8 …'"},
         {"repeat", 0, "N", COMMAND_NUMBER, &repeats, 1, QN_TIMING_MAX_REPEATS, "measured replays of each graph (20)"},
+        {"vs", 0, "PEERS", COMMAND_STRING, &t.peers.options.which, 0, 0, "torch: what Python has, timed beside"},
+        {"python", 0, "FILE", COMMAND_STRING, &t.peers.options.python, 0, 0, "its interpreter (default python3)"},
+        {"peers", 0, "FILE", COMMAND_STRING, &t.peers.options.script, 0, 0, "peers.py, where it is not found"},
         {"device", 0, "WHERE", COMMAND_STRING, &where, 0, 0, "gpu (default) or gpu:N"},
         COMMAND_OPTION_DB(&t.settings.db),
         COMMAND_OPTION_JSON(&t.settings.json),

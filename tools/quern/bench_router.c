@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
+#include "bench_routing.h"
 #include "reference/reference.h"
 #include "runtime/runtime.h"
 
@@ -19,11 +19,14 @@ typedef struct router_bench {
     int64_t N[MOST_TOKENS];
     size_t N_count;
     table *table;
+    routing_peers peers;
 } router_bench;
 
 static const char text[] =
     "Times graph replays of many launches; us are medians, with the tenth and ninetieth percentile. Results\n"
-    "are checked against the host reference first. Without --spec: two shapes of models with many experts.\n";
+    "are checked against the host reference first. Without --spec: two shapes of models with many experts.\n"
+    "With --vs a Python process times other libraries on the same inputs: 'best peer' is the fastest, 'x us' how\n"
+    "many of our calls it takes.\n";
 
 static const char *const specs[] = {
     "router D=7168 E=384 K=6 in=bf16 w=bf16 bias=1",
@@ -227,8 +230,47 @@ static const table_column columns[] = {
     {"TFLOP/s", "tflop_per_s", TABLE_REAL, 1},
     {NULL, "sets", TABLE_INT, 0},
     {"spec", "spec", TABLE_TEXT, 0},
+    {"best peer", NULL, TABLE_TEXT, 0},
+    {"us", NULL, TABLE_REAL, 2},
+    {"x us", NULL, TABLE_REAL, 2},
     {"configuration", "configuration", TABLE_TEXT, 0},
+    {NULL, "peers", TABLE_JSON, 0},
 };
+
+// ---- peers
+
+static quern_status ask_peers(router_run *r, const qn_timing *own, size_t launches, cJSON **answer)
+{
+    router_bench *t = r->t;
+    const quern_router_spec *s = r->spec;
+    quern_gate_spec gate = QUERN_GATE_SPEC_INIT;
+    size_t pitch = r->x_bytes + r->w_bytes;
+    void *memory;
+    QN_TRY(bench_peers_inputs(t->peers.peers, ++t->peers.number, r->sets * pitch, &memory));
+    for (size_t i = 0; i < r->sets; i++) {
+        memcpy((char *)memory + i * pitch, r->host_x, r->x_bytes);
+        memcpy((char *)memory + i * pitch + r->x_bytes, r->host_w, r->w_bytes);
+    }
+    QN_TRY(enqueue(r, 0, t->bench.stream)); // the results of the first copy
+    QN_TRY(device_check(&t->bench.device, "cuStreamSynchronize",
+                        t->bench.device.driver->cuStreamSynchronize(t->bench.stream)));
+    cJSON *request = cJSON_CreateObject();
+    cJSON_AddStringToObject(request, "op", "router");
+    cJSON *inputs = cJSON_AddObjectToObject(request, "inputs");
+    cJSON_AddStringToObject(inputs, "x", qn_dtype_name(s->in));
+    cJSON_AddStringToObject(inputs, "w", qn_dtype_name(s->w));
+    cJSON_AddNumberToObject(inputs, "rows", (double)r->args.N);
+    cJSON_AddNumberToObject(inputs, "D", (double)s->D);
+    cJSON_AddNumberToObject(inputs, "transposed", s->w_layout == QUERN_W_DE);
+    cJSON_AddNumberToObject(inputs, "copies", (double)r->sets);
+    cJSON_AddNumberToObject(inputs, "pitch_bytes", (double)pitch);
+    cJSON_AddNumberToObject(inputs, "w_offset", (double)r->x_bytes);
+    gate.E = s->E, gate.K = s->K, gate.act = s->act, gate.bias = s->bias, gate.n_group = s->n_group;
+    gate.topk_group = s->topk_group, gate.renormalize = s->renormalize, gate.scale = s->scale, gate.index = s->index;
+    const routing_case c = {&t->bench,  &gate,  r->spec_text, r->args.N, r->host_bias,
+                            r->weights, r->ids, launches,     *own};
+    return routing_ask(&t->peers, &c, request, answer);
+}
 
 static quern_status time_run(router_run *r, int64_t N)
 {
@@ -242,10 +284,16 @@ static quern_status time_run(router_run *r, int64_t N)
     QN_TRY(qn_timing_graph(r->t->bench.device.driver, &request, &timing));
     sizes.N = N;
     (void)quern_op_describe(r->op, quern_op_variant_for(r->op, &sizes), 0, &info);
-    double work = 2.0 * (double)(N * r->spec->D) * (double)r->spec->E;
+    double work = 2.0 * (double)(N * r->spec->D) * (double)r->spec->E, peer_us, x_quern;
+    cJSON *answer = NULL;
+    if (r->t->peers.peers && !r->spec->given_ids) QN_TRY(ask_peers(r, &timing, request.launches, &answer));
+    const char *best = routing_best(answer, &peer_us, &x_quern);
+    char *peers = answer ? cJSON_PrintUnformatted(answer) : NULL;
     table_add(r->t->table, N, timing.median_us, timing.low_us, timing.high_us,
               (double)(r->x_bytes + r->w_bytes) / timing.median_us * 1e-3, work / timing.median_us * 1e-6,
-              (int64_t)r->sets, r->spec_text, info.config);
+              (int64_t)r->sets, r->spec_text, best, peer_us, x_quern, info.config, peers);
+    cJSON_free(peers);
+    cJSON_Delete(answer);
     return QUERN_OK;
 }
 
@@ -297,6 +345,8 @@ static void print_results(const router_bench *t)
     if (t->settings.json) {
         cJSON *document = bench_document("router", &t->bench.device);
         cJSON_AddNumberToObject(document, "repeats", t->bench.repeats);
+        if (t->peers.peers)
+            cJSON_AddItemToObject(document, "peers", cJSON_Duplicate(bench_peers_hello(t->peers.peers), true));
         cJSON_AddItemToObject(document, "rows", table_json(t->table));
         json_print(document);
     } else {
@@ -316,19 +366,21 @@ static int run_bench(router_bench *t, const char *where, int64_t repeats)
         status = bench_check_spec(specs[i], "router", t->config_text);
     if (status == QUERN_OK && t->spec_text) status = bench_check_spec(t->spec_text, "router", t->config_text);
     if (status == QUERN_OK) status = bench_open(&t->settings, ordinal, (int)repeats, &t->bench);
+    if (status == QUERN_OK) status = routing_open(&t->peers, &t->bench);
     if (status != QUERN_OK) return command_status(status);
     t->table = table_create(columns, QN_COUNT(columns));
     status = run_specs(t);
     print_results(t);
     int exit_status = status == QUERN_OK ? COMMAND_OK : command_status(status);
     table_destroy(t->table);
+    routing_close(&t->peers);
     bench_close(&t->bench);
     return exit_status;
 }
 
 int bench_router(int argc, char **argv)
 {
-    static router_bench t;
+    static router_bench t = {.peers.options.python = "python3"};
     const char *where = "gpu";
     int64_t repeats = 20;
     const command_option options[] = {
@@ -336,6 +388,9 @@ int bench_router(int argc, char **argv)
         {"spec", 0, "SPEC", COMMAND_STRING, &t.spec_text, 0, 0, "this spec: 'router D=4096 E=256 K=6 in=bf16 w=bf16'"},
         {"config", 0, "TEXT", COMMAND_STRING, &t.config_text, 0, 0, "this configuration: 'plan=tiles sums=whole …'"},
         {"repeat", 0, "N", COMMAND_NUMBER, &repeats, 1, QN_TIMING_MAX_REPEATS, "measured replays of each graph (20)"},
+        {"vs", 0, "PEERS", COMMAND_STRING, &t.peers.options.which, 0, 0, "torch: what Python has, timed beside"},
+        {"python", 0, "FILE", COMMAND_STRING, &t.peers.options.python, 0, 0, "its interpreter (default python3)"},
+        {"peers", 0, "FILE", COMMAND_STRING, &t.peers.options.script, 0, 0, "peers.py, where it is not found"},
         {"device", 0, "WHERE", COMMAND_STRING, &where, 0, 0, "gpu (default) or gpu:N"},
         COMMAND_OPTION_DB(&t.settings.db),
         COMMAND_OPTION_JSON(&t.settings.json),

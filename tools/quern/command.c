@@ -70,7 +70,7 @@ int command_status(quern_status status)
 
 // ---- options
 
-enum { HELP = 'h', FIRST_LONG = 1000, MAX_OPTIONS = 40 };
+enum { HELP = 'h', FIRST_LONG = 1000, MAX_OPTIONS = 64 };
 
 static size_t option_count(const command_option *options)
 {

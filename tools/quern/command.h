@@ -120,7 +120,7 @@ quern_status command_default_database(bool make, qn_text *file);
 
 // Sizes of all families as options, by name ("rows", "N", …): adds one for each to options, which has room for
 // COMMAND_MAX_SIZES more, and returns how many there are then. sizes->item[i].text stays NULL unless it is given.
-enum { COMMAND_MAX_SIZES = 16 };
+enum { COMMAND_MAX_SIZES = 32 };
 typedef struct command_sizes {
     struct {
         const char *name, *text;

@@ -188,7 +188,8 @@ static void print_json(const run *r)
     cJSON *document = cJSON_CreateObject(), *sizes = cJSON_AddObjectToObject(document, "sizes");
     cJSON_AddStringToObject(document, "spec", r->arrays.spec_text);
     for (size_t i = 0; i < r->arrays.family->size_count; i++)
-        cJSON_AddNumberToObject(sizes, r->arrays.family->sizes[i].name, (double)r->arrays.size[i]);
+        if (r->arrays.size[i] >= 0)
+            cJSON_AddNumberToObject(sizes, r->arrays.family->sizes[i].name, (double)r->arrays.size[i]);
     cJSON_AddStringToObject(document, "device", qn_text_string(&r->ran_on));
     cJSON_AddNumberToObject(document, "seconds", r->seconds);
     cJSON_AddItemToObject(document, "kernels", table_json(r->kernels));
@@ -210,7 +211,8 @@ static void print_report(const run *r)
     printf("spec    %s\n", r->arrays.spec_text);
     printf("sizes  ");
     for (size_t i = 0; i < r->arrays.family->size_count; i++)
-        printf(" %s=%lld", r->arrays.family->sizes[i].name, (long long)r->arrays.size[i]);
+        if (r->arrays.size[i] >= 0) // else no tensor of this spec has it
+            printf(" %s=%lld", r->arrays.family->sizes[i].name, (long long)r->arrays.size[i]);
     printf("\ndevice  %s\n", qn_text_string(&r->ran_on));
     print_part(r->kernels);
     print_part(r->outputs);

@@ -295,6 +295,17 @@ static quern_status read_list(const sources *from, int argc, char **argv, spec_l
     return QUERN_OK;
 }
 
+// Whether a manifest has given this size's range: item->range is "rows 1..64, N 2".
+static bool is_narrowed(const spec_item *item, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = item->range; *at; at += strspn(at, ", ")) {
+        if (!strncmp(at, name, length) && at[length] == ' ') return true;
+        at += strcspn(at, ",");
+    }
+    return false;
+}
+
 // --rows 1..64: for every spec whose family has the size and that a manifest has not narrowed.
 static quern_status narrow_list(const command_sizes *sizes, spec_list *list)
 {
@@ -305,8 +316,8 @@ static quern_status narrow_list(const command_sizes *sizes, spec_list *list)
         if (!sizes->item[k].text) continue;
         QN_TRY(spec_parse_range(name, sizes->item[k].text, &from, &to));
         for (size_t i = 0; i < list->count; i++) {
-            if (strstr(list->item[i].range, name)) continue;
-            quern_status status = spec_item_narrow(&list->item[i], name, from, to);
+            bool narrowed = is_narrowed(&list->item[i], name);
+            quern_status status = narrowed ? QUERN_OK : spec_item_narrow(&list->item[i], name, from, to);
             if (status == QUERN_UNKNOWN_ARGUMENT) continue;
             QN_TRY(status);
             used = true;

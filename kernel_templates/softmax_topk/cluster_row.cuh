@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plan "cluster" up to the exchange of lists: shared memory, the row in registers, group maxima, the threshold, survivors,
+// the CTA's own list. What it is made of and why: cluster.cu, which merges and stores.
+#pragma once
+
+#include "../common/cluster.cuh"
+#include "finish.cuh"
+#include "keybins.cuh"
+#include "repairs.cuh"
+#include "token.cuh"
+
+constexpr u32 kMaxima = CLUSTER * THREADS / GROUP;
+constexpr u32 kOwnMaxima = THREADS / GROUP;
+constexpr u32 kListSlots = LOCAL_K * THREADS / CLUSTER; // of one CTA's list
+constexpr u32 kListStride = kListSlots + 2;             // lists begin in different banks
+
+static_assert(CLUSTER == 2 || CLUSTER == 4 || CLUSTER == 8 || CLUSTER == 16, "CLUSTER: 2, 4, 8 or 16");
+static_assert(GROUP >= 1 && GROUP <= 32 && kOwnMaxima % 4 == 0, "GROUP: lanes, with at least 4 groups a CTA");
+static_assert(kMaxima >= 2 * K, "GROUP: at least 2K group maxima are needed");
+static_assert(VECTORS >= 1 && VECTORS <= 32, "VECTORS: 1 to 32");
+static_assert((kV + 2 * kPerVector - 2) / kPerVector <= VECTORS * CLUSTER * THREADS, "VECTORS: the row does not fit");
+static_assert(kListSlots % 2 == 0 && kListSlots >= 32, "LOCAL_K: at least 32 list entries a CTA");
+static_assert(SLOTS * 2 <= CLUSTER * kListStride, "SLOTS: the exact selection's list lies in the lists' memory");
+static_assert(BATCH_INVARIANT == 0, "batch_invariant is the stream plan's");
+
+enum { kFull = 0x80000000u }; // in a count: the list was too small
+enum { kMaximaHere, kRecordsHere, kListsHere, kArrivals };
+
+struct Shared {
+    uint4 *lists;    // [CLUSTER, kListStride / 2], two candidates each: sorted, from every CTA
+    u64 *own;        // [kListSlots], this CTA's candidates, sorted
+    u64 *loose;      // [kListSlots], the same before
+    uint4 *vector;   // [kListSlots], vectors that reach the threshold
+    u32 *number;     // [kListSlots], and which of the row they are
+    u32 *maxima;     // [kMaxima], keys, from every CTA
+    u32 *own_maxima; // [kOwnMaxima]
+    uint4 *record;   // [CLUSTER]: count, largest key, sum, elements before the token; from every CTA
+    u32 *edges;      // [2 * kWarps]
+    u32 *top;        // [kWarps], largest key of a warp
+    u32 *before;     // [kWarps]
+    float *sums;     // [kWarps], relative to the warp's largest
+    u32 *threshold;  // [1], a key
+    u32 *vectors;    // [1], in vector, counted beyond its end
+    u32 *candidates; // [1], in loose, counted beyond its end
+    u64 *sorted;     // [kSorted], of the exact selection
+    u64 *here;       // [kArrivals], mbarriers: what has come from all CTAs
+    u32 *bins;       // [kKeyBinWords or kBins]
+    u32 *scratch;    // [kWarps]
+    u32 *count;      // [kWarps]
+    u32 *word;       // [kListWords]
+    Binning *binning;
+    float *parts; // [CLUSTER], of a sum made again
+};
+
+constexpr u32 kBinWords = kBins > kKeyBinWords ? kBins : kKeyBinWords;
+
+QN_DEVICE Shared shared_pieces()
+{
+    QN_SHARED_FIRST;
+    QN_SHARED_ARRAY(uint4, lists, CLUSTER * kListStride / 2);
+    QN_SHARED_ARRAY(uint4, vector, kListSlots);
+    QN_SHARED_ARRAY(uint4, record, CLUSTER);
+    QN_SHARED_ARRAY(uint4, own, kListSlots / 2);
+    QN_SHARED_ARRAY(uint4, maxima, kMaxima / 4);
+    QN_SHARED_ARRAY(uint4, own_maxima, kOwnMaxima / 4);
+    QN_SHARED_ARRAY(u64, loose, kListSlots);
+    QN_SHARED_ARRAY(u64, sorted, kSorted);
+    QN_SHARED_ARRAY(u64, here, kArrivals);
+    QN_SHARED_ARRAY(u32, number, kListSlots);
+    QN_SHARED_ARRAY(u32, bins, kBinWords);
+    QN_SHARED_ARRAY(u32, edges, 2 * kWarps);
+    QN_SHARED_ARRAY(u32, top, kWarps);
+    QN_SHARED_ARRAY(u32, before, kWarps);
+    QN_SHARED_ARRAY(float, sums, kWarps);
+    QN_SHARED_ARRAY(u32, scratch, kWarps);
+    QN_SHARED_ARRAY(u32, count, kWarps);
+    QN_SHARED_ARRAY(u32, word, kListWords);
+    QN_SHARED_ARRAY(u32, single, 4);
+    QN_SHARED(Binning, binning);
+    QN_SHARED_ARRAY(float, parts, CLUSTER);
+    return Shared{lists,
+                  reinterpret_cast<u64 *>(own),
+                  loose,
+                  vector,
+                  number,
+                  reinterpret_cast<u32 *>(maxima),
+                  reinterpret_cast<u32 *>(own_maxima),
+                  record,
+                  edges,
+                  top,
+                  before,
+                  sums,
+                  single,
+                  single + 1,
+                  single + 2,
+                  sorted,
+                  here,
+                  bins,
+                  scratch,
+                  count,
+                  word,
+                  &binning,
+                  parts};
+}
+constexpr u32 kSharedBytes = CLUSTER * (kListStride * 8 + 16 + 4) + kListSlots * (16 + 8 + 8 + 4) +
+                             (kMaxima + kOwnMaxima) * 4 + (kSorted + kArrivals) * 8 +
+                             (kBinWords + 7 * kWarps + kListWords + 4) * 4 + (u32)sizeof(Binning);
+static_assert(kSharedBytes <= SHARED_BYTES, "SHARED_BYTES is less than the pieces need");
+
+// ---- load
+
+// What a thread holds of the row: vectors, or with LOOK_AGAIN their maxima only.
+struct Held {
+    uint4 x[VECTORS];
+    Packed max[VECTORS];
+    Packed top; // of all of them
+    float sum;  // relative to the offset of `exponent`
+    Exponent exponent;
+    u32 before; // elements before the token
+};
+
+constexpr u32 kStep = CLUSTER * THREADS; // vectors that the cluster loads at a time
+// Steps that lie before the last vector of the row, wherever it starts.
+constexpr u32 kInnerSteps = ((kV + kPerVector - 1) / kPerVector - 1) / kStep;
+
+// Vector u of this thread: pieces of 16 vectors are dealt round the cluster, so that neighbouring winners (frequent
+// tokens have low numbers) fall to different CTAs.
+QN_DEVICE u32 held_vector(u32 u, u32 rank)
+{
+    const u32 piece = (u * kWarps + warp_index()) * 2 + lane_index() / 16;
+    return (piece * CLUSTER + rank) * 16 + lane_index() % 16;
+}
+
+QN_DEVICE uint4 fetch_held(const Row &r, u32 u, u32 rank)
+{
+    const u32 v = held_vector(u, rank);
+    if (u > 0 && u < kInnerSteps) return __ldg(r.vectors + v);
+    return u < kInnerSteps || v < r.count ? row_fetch(r, v) : row_pad();
+}
+
+QN_DEVICE uint4 mend_held(const uint4 &x, const Row &r, u32 u, u32 rank)
+{
+    const u32 v = held_vector(u, rank);
+    if (u > 0 && u < kInnerSteps) return x;
+    return u < kInnerSteps || v < r.count ? row_mend(x, r, v) : x;
+}
+
+QN_DEVICE float vector_sum(const uint4 &x, const Exponent &exponent)
+{
+    float y[kPerVector], even = -0.f, odd = -0.f;
+    Element::unpack(x, y);
+#pragma unroll
+    for (u32 q = 0; q < kPerVector; q += 2) even += weight(y[q], exponent), odd += weight(y[q + 1], exponent);
+    return even + odd;
+}
+
+QN_DEVICE u32 vector_before(const uint4 &x, u32 v, const TokenBounds &token)
+{
+    float y[kPerVector];
+    Element::unpack(x, y);
+    return token_count(token, v, y);
+}
+
+// Vectors whose exponentials are added as they arrive, while later ones are on their way. Those of the others are added
+// while the maxima travel.
+constexpr u32 kEarly = LOOK_AGAIN ? VECTORS : VECTORS > 4 ? VECTORS - 2 : 0;
+
+// Sums are relative to a thread's first vector, since its maximum is not known yet.
+QN_DEVICE void hold_row(Held &h, u32 rank, float temperature, const TokenBounds &token)
+{
+    h.sum = 0.f, h.before = 0;
+#pragma unroll
+    for (u32 u = 0; u < VECTORS; u++) {
+        h.max[u] = Element::vector_max(h.x[u]);
+        h.top = u ? Element::larger(h.top, h.max[u]) : h.max[u];
+        if (u >= kEarly) continue;
+        if (u == 0) h.exponent = exponent_near(Element::value_of_packed(h.top), temperature);
+        if constexpr (kNeedsSum) h.sum += vector_sum(h.x[u], h.exponent);
+        if constexpr (TOKEN) h.before += vector_before(h.x[u], held_vector(u, rank), token);
+    }
+}
+
+// The first vector was no guide to the thread's maximum: its sum again, against that.
+QN_DEVICE void correct_sum(Held &h, const Row &r, u32 rank, float temperature)
+{
+    const float max = Element::value_of_packed(h.top);
+    const bool wrong = is_finite(max) && h.exponent.scale != 0.f && !sum_is_usable(h.sum, max, h.exponent);
+    if (!QN_UNLIKELY(wrong)) return;
+    h.exponent = exponent_near(max, temperature);
+    h.sum = 0.f;
+#pragma unroll
+    for (u32 u = 0; u < kEarly; u++)
+        h.sum += vector_sum(LOOK_AGAIN ? mend_held(fetch_held(r, u, rank), r, u, rank) : h.x[u], h.exponent);
+}
+
+// The warp's sum of exponentials relative to its largest key, and its count before the token, in every lane.
+QN_DEVICE float sum_of_warp(Held &h, u32 top, u32 rank, float temperature, const TokenBounds &token)
+{
+    const Exponent whole = exponent_near(key_value(top), temperature);
+    if (kEarly && kNeedsSum) h.sum = h.sum == 0.f ? 0.f : h.sum * ex2(h.exponent.offset - whole.offset);
+#pragma unroll
+    for (u32 u = kEarly; u < VECTORS; u++) {
+        if constexpr (kNeedsSum) h.sum += vector_sum(h.x[u], whole);
+        if constexpr (TOKEN) h.before += vector_before(h.x[u], held_vector(u, rank), token);
+    }
+    if constexpr (TOKEN) h.before = warp_sum(h.before);
+    return kNeedsSum ? warp_sum(h.sum) : 0.f;
+}
+
+// ---- what comes from other CTAs
+
+// One thread, before it says that this CTA exists.
+QN_DEVICE void expect_all(const Shared &s)
+{
+    for (u32 i = 0; i < kArrivals; i++) mbarrier_init(s.here + i, 1);
+    fence_mbarrier_init();
+    mbarrier_arrive_expect_tx(s.here + kMaximaHere, kMaxima * 4);
+    mbarrier_arrive_expect_tx(s.here + kRecordsHere, CLUSTER * 16);
+}
+
+QN_DEVICE void wait_for(const Shared &s, u32 what)
+{
+    while (!mbarrier_try_wait_parity_cluster(s.here + what, 0)) {
+    }
+}
+
+// ---- maxima
+
+// Group maxima to all CTAs; the warp's largest key, its sum and its count before the token to shared memory.
+QN_DEVICE void exchange_maxima(const Shared &s, Held &h, u32 rank, float temperature, const TokenBounds &token)
+{
+    u32 key = Element::key_of_packed(h.top);
+    const u32 top = warp_max(key);
+#pragma unroll
+    for (u32 lanes = 1; lanes < GROUP; lanes *= 2) key = max(key, __shfl_xor_sync(kFullMask, key, lanes));
+    if (thread_index() % GROUP == 0) s.own_maxima[thread_index() / GROUP] = key;
+    __syncthreads();
+    if constexpr (kEarly > 0) cluster_wait(); // the peers exist; exponentials did not have to wait for them
+    cluster_send<CLUSTER>(reinterpret_cast<uint4 *>(s.maxima + rank * kOwnMaxima),
+                          reinterpret_cast<const uint4 *>(s.own_maxima), kOwnMaxima / 4, s.here + kMaximaHere);
+    const float sum = sum_of_warp(h, top, rank, temperature, token);
+    if (lane_index() == 0) s.top[warp_index()] = top, s.sums[warp_index()] = sum, s.before[warp_index()] = h.before;
+}
+
+// One warp: this CTA's largest key, sum and count into *record. Count of candidates comes later.
+QN_DEVICE uint4 record_of_block(const Shared &s, float temperature)
+{
+    const bool mine = lane_index() < kWarps;
+    const u32 key = mine ? s.top[lane_index()] : 0, top = warp_max(key);
+    float sum = mine ? s.sums[lane_index()] : 0.f;
+    const float offset = exponent_near(key_value(key), temperature).offset;
+    if (sum != 0.f) sum *= ex2(offset - exponent_near(key_value(top), temperature).offset);
+    const u32 before = warp_sum(mine ? s.before[lane_index()] : 0);
+    return make_uint4(0, top, __float_as_uint(warp_sum(sum)), before);
+}
+
+// ---- threshold: a key that at least K of the group maxima reach
+
+// By bisection, one warp; stops when hardly more than K reach it.
+QN_DEVICE u32 threshold_by_search(const u32 *maxima)
+{
+    constexpr u32 kEach = (kMaxima + kWarp - 1) / kWarp;
+    u32 key[kEach], low = Element::kKeyNaN, high = 0;
+#pragma unroll
+    for (u32 i = 0; i < kEach; i++) {
+        key[i] = maxima[i * kWarp + lane_index()];
+        low = min(low, key[i]), high = max(high, key[i]);
+    }
+    low = warp_min(low), high = warp_max(high); // K reach low; fewer than K reach high + 1
+    while (low < high) {
+        const u32 middle = low + (high - low) / 2 + 1;
+        u32 reach = 0;
+#pragma unroll
+        for (u32 i = 0; i < kEach; i++) reach += key[i] >= middle;
+        reach = warp_sum(reach);
+        if (reach >= kK)
+            low = middle;
+        else
+            high = middle - 1;
+        if (reach >= kK && reach <= kK + kK / 8 + 2) break;
+    }
+    return low;
+}
+
+// A key that at least K maxima reach, to start the bins at: the least of K or more maxima of maxima.
+QN_DEVICE u32 threshold_floor(const u32 *key) // [kMaxima / THREADS]
+{
+    constexpr u32 kEach = kMaxima / THREADS;
+    u32 floor = key[0];
+    if constexpr (kEach * THREADS >= 2 * K && THREADS < K) {
+#pragma unroll
+        for (u32 i = 1; i < kEach; i++) floor = min(floor, key[i]);
+    } else {
+#pragma unroll
+        for (u32 i = 1; i < kEach; i++) floor = max(floor, key[i]);
+#pragma unroll
+        for (u32 lanes = 1; lanes < kWarp && THREADS / (2 * lanes) >= K; lanes *= 2)
+            floor = max(floor, __shfl_xor_sync(kFullMask, floor, lanes));
+    }
+    return floor;
+}
+
+// By bins, the whole CTA; warp 1 makes the record meanwhile.
+QN_DEVICE void threshold_by_bins(const Shared &s, uint4 &record, float temperature)
+{
+    constexpr u32 kEach = kMaxima / THREADS > 0 ? kMaxima / THREADS : 1;
+    u32 key[kEach], top = 0;
+    const bool mine = kMaxima >= THREADS || thread_index() < kMaxima;
+#pragma unroll
+    for (u32 i = 0; i < kEach; i++) {
+        key[i] = mine ? s.maxima[i * THREADS + thread_index()] : 0;
+        top = max(top, key[i]);
+    }
+    u32 floor = mine ? key[0] : Element::kKeyNaN;
+    if constexpr (kMaxima >= THREADS) floor = threshold_floor(key);
+    top = warp_max(top), floor = warp_min(floor);
+    if (lane_index() == 0) s.edges[warp_index()] = top, s.edges[kWarps + warp_index()] = floor;
+    __syncthreads();
+    const u32 largest = warp_max(s.edges[lane_index() % kWarps]);
+    const u32 smallest = warp_min(s.edges[kWarps + lane_index() % kWarps]);
+    const u32 shift = key_bin_shift(largest - smallest);
+#pragma unroll
+    for (u32 i = 0; i < kEach; i++)
+        if (mine && key[i] >= smallest) atomicAdd(&s.bins[key_bin_word((largest - key[i]) >> shift)], 1u);
+    __syncthreads();
+    if (warp_index() == 0) {
+        const u32 edge = key_bin_far_edge(key_bins_find(s.bins, key_bins_count(s.bins), kK).bin, shift);
+        if (lane_index() == 0) *s.threshold = max(smallest, edge < largest ? largest - edge : 0u);
+    } else if (warp_index() == 1) {
+        record = record_of_block(s, temperature);
+    }
+}
+
+// The record is in warp 1. Ends in a barrier.
+QN_DEVICE u32 find_threshold(const Shared &s, uint4 &record, float temperature)
+{
+    if constexpr (SEARCH) __syncthreads(); // the warps' sums
+    wait_for(s, kMaximaHere);
+    if constexpr (SEARCH) {
+        if (warp_index() == 0) {
+            const u32 threshold = threshold_by_search(s.maxima);
+            if (lane_index() == 0) *s.threshold = threshold;
+        } else if (warp_index() == 1) {
+            record = record_of_block(s, temperature);
+        }
+    } else {
+        threshold_by_bins(s, record, temperature);
+    }
+    __syncthreads();
+    return *s.threshold;
+}
+
+// ---- survivors
+
+// Vectors at the threshold into s.vector: one counter update a thread.
+QN_DEVICE void list_vectors(const Shared &s, const Held &h, const Row &r, u32 rank, u32 threshold)
+{
+    const Packed bound = Element::bound(threshold);
+    if (!Element::reaches(h.top, bound)) return;
+    u32 hits = 0;
+#pragma unroll
+    for (u32 u = 0; u < VECTORS; u++)
+        hits |= (Element::reaches(h.max[u], bound) && held_vector(u, rank) < r.count ? 1u : 0u) << u;
+    if (!hits) return;
+    u32 at = atomicAdd(s.vectors, (u32)__popc(hits));
+#pragma unroll
+    for (u32 u = 0; u < VECTORS; u++) {
+        if (!(hits >> u & 1u)) continue;
+        if (at < kListSlots) {
+            if constexpr (!LOOK_AGAIN) s.vector[at] = h.x[u];
+            s.number[at] = held_vector(u, rank);
+        }
+        at++;
+    }
+}
+
+// Their elements at the threshold into s.loose, a vector a thread.
+QN_DEVICE void list_elements(const Shared &s, const Row &r, u32 threshold)
+{
+    const Packed bound = Element::bound(threshold); // NaN: every element is listed
+    const u32 vectors = min(*s.vectors, kListSlots);
+    for (u32 i = thread_index(); i < vectors; i += THREADS) {
+        const u32 v = s.number[i], first = v * kPerVector - r.lead;
+        if constexpr (LOOK_AGAIN) s.vector[i] = row_load(r, v);
+        u32 hits = Element::which_reach(s.vector[i], bound);
+        if (QN_UNLIKELY(v == 0 || v == r.count - 1)) hits &= inside_row(r, v);
+        const Raw *elements = reinterpret_cast<const Raw *>(s.vector + i); // [kPerVector]
+        u32 at = hits ? atomicAdd(s.candidates, (u32)__popc(hits)) : 0;
+        for (; hits; hits &= hits - 1u) {
+            const u32 q = (u32)__ffs((int)hits) - 1u;
+            if (at < kListSlots) s.loose[at] = candidate(Element::key(elements[q]), first + q);
+            at++;
+        }
+    }
+}
+
+// ---- sort and send
+
+// s.loose in order into s.own: four lanes count for one candidate.
+QN_DEVICE void sort_own(const Shared &s, u32 count)
+{
+    for (u32 i0 = 0; i0 < count; i0 += THREADS / 4) {
+        const u32 i = i0 + thread_index() / 4;
+        const u64 mine = i < count ? s.loose[i] : 0;
+        u32 rank = 0;
+#pragma unroll 4
+        for (u32 j = thread_index() % 4; j < count; j += 4) rank += s.loose[j] > mine;
+        rank += __shfl_xor_sync(kFullMask, rank, 1);
+        rank += __shfl_xor_sync(kFullMask, rank, 2);
+        if (i < count && thread_index() % 4 == 0) s.own[rank] = mine;
+    }
+}
+
+// Sorted list and record to every CTA. The record is in warp 1. Returns this CTA's count.
+QN_DEVICE u32 send_list(const Shared &s, uint4 record, u32 rank)
+{
+    const bool full = *s.vectors > kListSlots || *s.candidates > kListSlots;
+    const u32 count = full ? 0 : *s.candidates;
+    if (warp_index() == 1 && lane_index() < CLUSTER) {
+        record.x = full ? (u32)kFull : count;
+        st_async(s.record + rank, record, s.here + kRecordsHere, lane_index());
+    }
+    sort_own(s, count);
+    if (thread_index() == 0 && count % 2) s.own[count] = 0; // the last 16 bytes are a pair
+    __syncthreads();
+    cluster_send<CLUSTER>(s.lists + rank * (kListStride / 2), reinterpret_cast<const uint4 *>(s.own), (count + 1) / 2,
+                          s.here + kListsHere);
+    return count;
+}

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+# Index keys packed, unpacked and run: codes and scales as bytes, pages, what is refused; indexer on packed files.
+one='\000\000\200\077' two='\000\000\000\100' none='\000\000\000\000'
+eight="$one$one$two$none$one$two$two$none"
+npy keys.npy '<f4' False '(2, 32)' "$eight$eight$eight$eight$none$none$none$none$none$none$none$none$eight$eight$eight"
+t quern pack mxfp4_shared in=keys.npy keys=k.npy key_scale=s.npy
+integers k.npy 1
+integers s.npy 1
+t quern unpack mxfp4_shared keys=k.npy key_scale=s.npy out=back.npy
+cmp keys.npy back.npy && echo the same
+t quern pack mxfp4_shared in=keys.npy keys=pages.npy --page 8
+t quern pack nvfp4_heads in=keys.npy keys=hk.npy key_scale=hs.npy tensor_scale=ht.npy
+t quern unpack nvfp4_heads keys=hk.npy key_scale=hs.npy tensor_scale=ht.npy out=back.npy
+t quern pack fp8_shared in=keys.npy keys=fk.npy key_scale=fs.npy
+
+# Both entries; the first has the larger sum.
+npy q.npy '<f4' False '(1, 32)' "$eight$eight$eight$eight"
+t quern pack mxfp4_shared in=q.npy keys=qk.npy key_scale=qs.npy
+tail -c +129 qk.npy >bytes
+npy q3.npy '|u1' False '(1, 1, 16)' ''
+cat bytes >>q3.npy
+npy qs3.npy '|u1' False '(1, 1, 1)' ''
+tail -c +129 qs.npy >>qs3.npy
+npy w.npy '<f4' False '(1, 1)' "$one"
+npy length.npy '<i4' False '(1,)' '\002\000\000\000'
+t quern run 'indexer H=1 C=32 k=3 q=mxfp4' --device cpu q=q3.npy q_scale=qs3.npy w=w.npy keys=k.npy key_scale=s.npy \
+    length=length.npy indices=i.npy scores=score.npy
+integers i.npy
+npy table.npy '<i4' False '(1, 1)' '\000\000\000\000'
+t quern run 'indexer H=1 C=32 k=3 q=mxfp4 page=8' --device cpu q=q3.npy q_scale=qs3.npy w=w.npy keys=pages.npy \
+    block_table=table.npy length=length.npy indices=j.npy
+cmp i.npy j.npy && echo the same
+
+t quern pack mxfp6 in=keys.npy keys=k.npy
+t quern pack mxfp4_shared in=keys.npy keys=k.npy
+t quern pack nvfp4_heads in=keys.npy keys=k.npy key_scale=s.npy tensor_scale=t.npy --page 8
+t quern pack mxfp4_shared in=s.npy keys=k.npy key_scale=s.npy
+t quern unpack fp8_shared keys=k.npy key_scale=s.npy out=back.npy

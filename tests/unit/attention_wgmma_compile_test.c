@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// attention's plan "wgmma" without a device: which specs it serves and why not others, and that no kernel of it spills,
+// whatever the head_dim and the features (a spill there also takes away the overlap of the tensor cores).
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ops/attention.h"
+#include "support/compile_pool.h"
+
+static const qn_arch *arch_of(const char *name)
+{
+    const qn_arch *arch;
+    if (qn_arch_find(name, &arch) != QUERN_OK) fail_msg("%s", quern_message());
+    return arch;
+}
+
+static quern_attention_spec parse(const char *text)
+{
+    quern_any_spec spec, full;
+    const qn_family *family;
+    quern_attention_spec result;
+    if (quern_spec_parse(text, &spec) != QUERN_OK || qn_spec_complete(&spec.base, &family, &full) != QUERN_OK)
+        fail_msg("'%s': %s", text, quern_message());
+    memcpy(&result, &full, sizeof result);
+    return result;
+}
+
+// The configuration for many queries.
+static qn_config chosen(const quern_attention_spec *spec, const char *arch)
+{
+    qn_config config;
+    qn_attention_choose(&spec->base, arch_of(arch), QN_ATTENTION_MANY, &config);
+    return config;
+}
+
+static void it_serves_what_tma_can_load(void **state)
+{
+    static const struct {
+        const char *text, *arch;
+        int plan;
+    } choices[] = {
+        {"attention d=8", "sm_90a", QN_ATTENTION_WGMMA},
+        {"attention d=64 causal=1", "sm_90a", QN_ATTENTION_WGMMA},
+        {"attention d=72 in=f16 softcap=3", "sm_90a", QN_ATTENTION_WGMMA},
+        {"attention d=256 layout=varlen window_left=9 window_right=9 sink=1 lse=1", "sm_90a", QN_ATTENTION_WGMMA},
+        {"attention d=512 length_k=1", "sm_90a", QN_ATTENTION_WGMMA},
+        {"attention d=576 dv=512 kv_alias=1", "sm_90a", QN_ATTENTION_WGMMA},
+        {"attention d=64 layout=paged page=16", "sm_90a", QN_ATTENTION_PREFILL},
+        {"attention d=576 dv=8", "sm_90a", QN_ATTENTION_PREFILL},
+        {"attention d=64", "sm_90", QN_ATTENTION_PREFILL},
+        {"attention d=64", "sm_80", QN_ATTENTION_PREFILL},
+        {"attention d=64", "sm_100a", QN_ATTENTION_PREFILL},
+        {"attention d=64 batch_invariant=1", "sm_90a", QN_ATTENTION_DECODE},
+    };
+    (void)state;
+    for (size_t i = 0; i < QN_COUNT(choices); i++) {
+        const qn_arch *arch;
+        quern_attention_spec spec = parse(choices[i].text);
+        if (qn_arch_find(choices[i].arch, &arch) != QUERN_OK) continue; // sm_90 without the suffix may not be listed
+        int plan = chosen(&spec, choices[i].arch).value[QN_ATTENTION_PLAN];
+        if (plan != choices[i].plan)
+            fail_msg("'%s' on %s: plan %d, must be %d", choices[i].text, choices[i].arch, plan, choices[i].plan);
+    }
+}
+
+static void what_it_does_not_serve_is_refused_with_the_reason(void **state)
+{
+    static const struct {
+        const char *text, *arch, *config, *named;
+    } refused[] = {
+        {"attention d=64", "sm_80", "plan=wgmma rows=128 keys=128 columns=1 slots=4", "sm_80"},
+        {"attention d=64 layout=paged page=64", "sm_90a", "plan=wgmma rows=128 keys=128 columns=1 slots=4", "paged"},
+        {"attention d=64", "sm_90a", "plan=wgmma rows=64 keys=128 columns=1 slots=4", "rows=64"},
+        {"attention d=64", "sm_90a", "plan=wgmma rows=128 keys=128 columns=1 slots=3", "slots=3"},
+        {"attention d=64", "sm_90a", "plan=wgmma rows=64 keys=64 columns=2 slots=2", "dv = 64"},
+        {"attention d=512", "sm_90a", "plan=wgmma rows=128 keys=64 columns=1 slots=2", "512"},
+        {"attention d=256", "sm_90a", "plan=wgmma rows=128 keys=128 columns=1 slots=2", "252 registers"},
+        {"attention d=512", "sm_90a", "plan=wgmma rows=64 keys=64 columns=2 slots=4", "bytes of shared memory"},
+        {"attention d=64 lse=1", "sm_90a", "plan=wgmma rows=192 keys=128 columns=1 slots=4", "registers"},
+    };
+    (void)state;
+    for (size_t i = 0; i < QN_COUNT(refused); i++) {
+        quern_attention_spec spec = parse(refused[i].text);
+        qn_config config;
+        qn_plan plan;
+        if (qn_config_parse(&qn_family_attention, refused[i].config, &config) != QUERN_OK)
+            fail_msg("%s", quern_message());
+        quern_status status = qn_attention_plan(&spec.base, arch_of(refused[i].arch), &config, &plan);
+        if (status != QUERN_NO_PLAN || !strstr(quern_message(), refused[i].named))
+            fail_msg("'%s', %s: %s, must be NO_PLAN and say '%s': %s", refused[i].text, refused[i].config,
+                     quern_status_name(status), refused[i].named, status == QUERN_OK ? "" : quern_message());
+    }
+}
+
+static void skip_without_nvrtc(void)
+{
+    const qn_nvrtc *nvrtc;
+    const char *file = getenv("QUERN_NVRTC");
+    if (qn_nvrtc_load(file && *file ? file : NULL, false, &nvrtc) == QUERN_OK) return;
+    print_message("skipped: no NVRTC: %s\n", quern_message());
+    skip();
+}
+
+static void add_kernel(compile_jobs *jobs, const char *dims, const char *features)
+{
+    char text[256];
+    qn_plan plan;
+    snprintf(text, sizeof text, "attention %s %s", dims, features);
+    quern_attention_spec spec = parse(text);
+    qn_config config = chosen(&spec, "sm_90a");
+    if (qn_attention_plan(&spec.base, arch_of("sm_90a"), &config, &plan) != QUERN_OK)
+        fail_msg("'%s': %s", text, quern_message());
+    if (config.value[QN_ATTENTION_PLAN] != QN_ATTENTION_WGMMA) fail_msg("'%s': another plan", text);
+    compile_jobs_add(jobs, &plan.stage[0], arch_of("sm_90a"), text);
+}
+
+static void no_kernel_spills(void **state)
+{
+    static const char *const dims[] = {"d=64",  "d=96",  "d=128", "d=192 dv=128", "d=192",
+                                       "d=256", "d=320", "d=512", "d=576 dv=512"};
+    static const char *const features[] = {"", "causal=1 lse=1 in=f16",
+                                           "layout=varlen causal=1 window_left=100 softcap=20 scale=-1 sink=1 lse=1"};
+    (void)state;
+    skip_without_nvrtc();
+    quern_options options = QUERN_OPTIONS_INIT;
+    quern *q = NULL;
+    options.mode = QUERN_MODE_OFF, options.cache_file = "", options.compile_timeout_ms = -1;
+    assert_int_equal(quern_open(&options, &q), QUERN_OK);
+    compile_jobs jobs = {0};
+    size_t failed = 0;
+    for (size_t d = 0; d < QN_COUNT(dims); d++)
+        for (size_t f = 0; f < QN_COUNT(features); f++) add_kernel(&jobs, dims[d], features[f]);
+    compile_jobs_run(&jobs, q);
+    for (size_t i = 0; i < jobs.count; i++) {
+        const compile_job *job = &jobs.item[i];
+        if (job->status == QUERN_OK && job->image->local_bytes == 0 &&
+            job->image->registers * job->plan.threads <= job->arch->registers_sm)
+            continue;
+        failed++;
+        print_error("'%s': %s: %s, local %d bytes, %d registers × %d threads\n", job->text,
+                    quern_status_name(job->status), job->status == QUERN_OK ? "" : job->message,
+                    job->image ? job->image->local_bytes : 0, job->image ? job->image->registers : 0,
+                    job->plan.threads);
+    }
+    if (failed) fail_msg("%zu of %zu kernels failed", failed, jobs.count);
+    print_message("%zu kernels\n", jobs.count);
+    compile_jobs_fini(&jobs);
+    quern_close(q);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_serves_what_tma_can_load),
+        cmocka_unit_test(what_it_does_not_serve_is_refused_with_the_reason),
+        cmocka_unit_test(no_kernel_spills),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

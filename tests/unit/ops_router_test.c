@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// The launches of router: how many there are, what each does, and how much workspace they need; with the family alone, and
+// once through the runtime with the fake driver.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "router/args.h"
+#include "runtime/private.h"
+#include "support/fake_driver.h"
+#include "support/fake_nvrtc.h"
+#include "support/runtime_fixture.h"
+
+static const qn_family *const family = &qn_family_router;
+static _Alignas(256) unsigned char memory[1 << 16]; // stands for every tensor: nothing is read
+
+typedef struct made {
+    quern_any_spec spec;
+    qn_config config;
+    qn_plan plan;
+} made;
+
+static const qn_arch *arch_of(const char *name)
+{
+    const qn_arch *arch;
+    if (qn_arch_find(name, &arch) != QUERN_OK) fail_msg("%s", quern_message());
+    return arch;
+}
+
+static made make(const char *text, const char *arch, int64_t N)
+{
+    made m;
+    quern_router_sizes sizes = QUERN_ROUTER_SIZES_INIT;
+    sizes.N = N;
+    memset(&m, 0, sizeof m);
+    if (quern_spec_parse(text, &m.spec) != QUERN_OK) fail_msg("%s", quern_message());
+    family->choose(&m.spec.base, arch_of(arch), family->bucket_of(&sizes), &m.config);
+    if (family->plan(&m.spec.base, arch_of(arch), &m.config, &m.plan) != QUERN_OK) fail_msg("%s", quern_message());
+    return m;
+}
+
+static quern_router_args args_of(int64_t N)
+{
+    quern_router_args args = QUERN_ROUTER_ARGS_INIT;
+    args.N = N, args.x = args.w = memory, args.bias = (float *)memory, args.weights = (float *)memory;
+    args.ids = args.logits = (void *)memory, args.workspace = memory;
+    return args;
+}
+
+// The stages that a launch runs, as text: "whole", "parts gate", "logits gate-kernel".
+static void run(const made *m, int64_t N, int sm_count, char *text, qn_launch *last)
+{
+    static const char *const parts[] = {"whole", "parts", "gate"};
+    const qn_device_limits limits = {sm_count};
+    quern_router_args args = args_of(N);
+    text[0] = 0;
+    for (size_t s = 0; s < m->plan.stage_count; s++) {
+        qn_launch launch = {.skip = false};
+        family->launch(&m->spec.base, &m->config, &m->plan, &limits, &args.base, s, &launch);
+        if (launch.skip) continue;
+        router_params p;
+        memcpy(&p, launch.params, sizeof p);
+        bool is_gate = !strncmp(m->plan.stage[s].template_path, "gate/", 5);
+        bool is_logits = !is_gate && strstr(m->plan.stage[s].entry, "_logits");
+        if (text[0]) strcat(text, " ");
+        strcat(text, is_gate ? "gate-kernel" : is_logits ? "logits" : parts[p.part]);
+        *last = launch;
+    }
+}
+
+static void assert_stages(const char *spec, const char *arch, int64_t N, int sm_count, const char *want)
+{
+    char text[64];
+    qn_launch last;
+    made m = make(spec, arch, N);
+    run(&m, N, sm_count, text, &last);
+    if (strcmp(text, want))
+        fail_msg("'%s' on %s, N %lld, %d SMs: %s, must be %s", spec, arch, (long long)N, sm_count, text, want);
+}
+
+static const char spec_bf16[] = "router D=4096 E=256 K=8 in=bf16 w=bf16 bias=1";
+static const char spec_f32[] = "router D=4096 E=256 K=8 in=f32 w=f32 w_layout=DE";
+static const char spec_same[] = "router D=4096 E=256 K=8 in=bf16 w=bf16 batch_invariant=1";
+
+static void up_to_64_tokens_are_one_launch_where_all_its_CTAs_are_resident(void **state)
+{
+    (void)state;
+    static const int64_t few[] = {1, 2, 8, 16, 33, 64};
+    static const char *const archs[] = {"sm_80", "sm_90a", "sm_100a", "sm_121a"};
+    for (size_t a = 0; a < QN_COUNT(archs); a++) {
+        int sms = arch_of(archs[a])->sm_count;
+        for (size_t i = 0; i < QN_COUNT(few); i++) {
+            assert_stages(spec_bf16, archs[a], few[i], sms, "whole");
+            assert_stages(spec_f32, archs[a], few[i], sms, "whole");
+            assert_stages(spec_same, archs[a], few[i], sms, "whole");
+        }
+    }
+}
+
+static void on_a_part_of_a_device_they_are_two(void **state)
+{
+    (void)state;
+    assert_stages(spec_bf16, "sm_90a", 8, 16, "parts gate");
+    assert_stages(spec_bf16, "sm_90a", 64, 16, "parts gate");
+    assert_stages(spec_same, "sm_90a", 64, 16, "parts gate");
+}
+
+static void more_tokens_are_two_launches(void **state)
+{
+    (void)state;
+    assert_stages(spec_bf16, "sm_90a", 65, 132, "parts gate");
+    assert_stages(spec_bf16, "sm_90a", 60000, 132, "logits gate-kernel");
+    assert_stages(spec_f32, "sm_80", 60000, 108, "logits gate-kernel");
+    assert_stages(spec_same, "sm_90a", 65, 132, "logits gate-kernel");
+    assert_stages(spec_same, "sm_90a", 60000, 132, "logits gate-kernel");
+}
+
+static void more_experts_than_threads_have_registers_for_are_two_launches(void **state)
+{
+    (void)state;
+    assert_stages("router D=4096 E=1024 K=32 in=f32 w=f32 batch_invariant=1", "sm_80", 4, 108, "parts gate");
+}
+
+static void the_workspace_grows_with_N_and_keeps_the_clean_part_apart(void **state)
+{
+    (void)state;
+    static const int64_t N[] = {1, 2, 8, 9, 64, 65, 100, 1000, 5000, 70000};
+    static const char *const specs[] = {spec_bf16, spec_f32, spec_same};
+    for (size_t t = 0; t < QN_COUNT(specs); t++) {
+        const size_t clean = 64 * 16 * 256 * 4;
+        for (size_t i = 0; i < QN_COUNT(N); i++) {
+            made m = make(specs[t], "sm_90a", N[i]);
+            quern_router_sizes sizes = QUERN_ROUTER_SIZES_INIT;
+            sizes.N = N[i];
+            size_t bytes = family->workspace(&m.spec.base, &m.config, &sizes);
+            if (N[i] <= 64) assert_true(bytes > 0 && bytes <= clean);
+            if (N[i] > 64) assert_true(bytes >= clean + (size_t)N[i] * 256 * 4);
+        }
+    }
+}
+
+static void logits_that_are_asked_for_need_no_workspace_of_their_own(void **state)
+{
+    (void)state;
+    char text[64];
+    qn_launch last;
+    quern_router_sizes sizes = QUERN_ROUTER_SIZES_INIT;
+    sizes.N = 60000;
+    made m = make("router D=4096 E=256 K=8 in=bf16 w=bf16 logits=1", "sm_90a", sizes.N);
+    assert_int_equal(family->workspace(&m.spec.base, &m.config, &sizes), 0);
+    run(&m, sizes.N, 132, text, &last);
+    gate_params gate;
+    memcpy(&gate, last.params, sizeof gate);
+    assert_ptr_equal(gate.logits, memory);
+    assert_true(gate.logits_stride == 256 && gate.aligned == 1 && gate.N == 60000);
+}
+
+static void alignment_is_that_of_every_row(void **state)
+{
+    (void)state;
+    const qn_device_limits limits = {132};
+    made m = make(spec_bf16, "sm_90a", 8);
+    quern_router_args args = args_of(8);
+    qn_launch launch = {.skip = false};
+    router_params p;
+    family->launch(&m.spec.base, &m.config, &m.plan, &limits, &args.base, 0, &launch);
+    memcpy(&p, launch.params, sizeof p);
+    assert_true(p.x_aligned && p.w_aligned);
+    args.x_stride_N = 4097, args.w = memory + 2;
+    family->launch(&m.spec.base, &m.config, &m.plan, &limits, &args.base, 0, &launch);
+    memcpy(&p, launch.params, sizeof p);
+    assert_true(!p.x_aligned && !p.w_aligned && p.x_stride == 4097 && p.w_stride == 4096);
+}
+
+// ---- through the runtime
+
+static bool overlapped[4];
+static long launched;
+
+static void note(const fake_launch *launch)
+{
+    if (launched < 4) overlapped[launched] = launch->overlaps;
+    launched++;
+}
+
+static void the_second_launch_may_begin_before_the_first_has_ended(void **state)
+{
+    (void)state;
+    static const int cc[] = {90};
+    quern_options options = runtime_options("", NULL);
+    quern_any_spec spec;
+    quern_op *op = NULL;
+    quern_router_args args = args_of(65536);
+    fake_nvrtc_install(13, 0);
+    fake_driver_install(1, cc);
+    fake_driver_enter(fake_driver_context(0));
+    quern *q = runtime_open(&options);
+    assert_int_equal(quern_spec_parse(spec_bf16, &spec), QUERN_OK);
+    if (quern_prepare(q, &spec.base, 0, &op) != QUERN_OK) fail_msg("%s", quern_message());
+    fake_driver.on_launch = note;
+
+    launched = 0;
+    assert_int_equal(quern_router(op, &args, NULL), QUERN_SMALL_WORKSPACE);
+    assert_int_equal(launched, 0);
+    args.workspace_bytes = SIZE_MAX;
+    assert_int_equal(quern_router(op, &args, NULL), QUERN_OK);
+    assert_int_equal(launched, 2);
+    assert_true(!overlapped[0] && overlapped[1]);
+    launched = 0, args.N = 8;
+    assert_int_equal(quern_router(op, &args, NULL), QUERN_OK);
+    assert_int_equal(launched, 1);
+    launched = 0, args.N = 0;
+    assert_int_equal(quern_router(op, &args, NULL), QUERN_OK);
+    assert_int_equal(launched, 0);
+
+    quern_op_release(op);
+    quern_close(q);
+    fake_driver_enter(NULL);
+    fake_driver_remove();
+    fake_nvrtc_remove();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(up_to_64_tokens_are_one_launch_where_all_its_CTAs_are_resident),
+        cmocka_unit_test(on_a_part_of_a_device_they_are_two),
+        cmocka_unit_test(more_tokens_are_two_launches),
+        cmocka_unit_test(more_experts_than_threads_have_registers_for_are_two_launches),
+        cmocka_unit_test(the_workspace_grows_with_N_and_keeps_the_clean_part_apart),
+        cmocka_unit_test(logits_that_are_asked_for_need_no_workspace_of_their_own),
+        cmocka_unit_test(alignment_is_that_of_every_row),
+        cmocka_unit_test(the_second_launch_may_begin_before_the_first_has_ended),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
