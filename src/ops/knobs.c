@@ -2,6 +2,7 @@
 // Which knobs a configuration uses. A plan says so itself: a knob that it does not use gives the same plan whatever its
 // choice is. Called by the tuning table's look-up and by the tuner, whose configurations come from outside or by chance.
 //   (1) plan is never asked about a configuration with a knob that is not one of its choices.
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,6 +60,26 @@ static bool complete(const qn_family *family, const qn_config *config, qn_config
     return true;
 }
 
+// There is no plan with the first choice of each missing knob. If another choice of one gives a plan, or another reason,
+// then that knob is what is wrong: a reason that speaks of values nobody gave would mislead.
+static quern_status blame_missing(const qn_family *family, const quern_spec *spec, const qn_arch *arch,
+                                  const qn_config *full, uint32_t given, pair *plans)
+{
+    char why[512];
+    snprintf(why, sizeof why, "%s", quern_message());
+    for (size_t k = 0; k < family->knob_count; k++) {
+        for (size_t i = 1; i < family->knobs[k].choice_count && !(given >> k & 1); i++) {
+            qn_config other = *full;
+            other.value[k] = family->knobs[k].choices[i];
+            if (family->plan(spec, arch, &other, &plans->other) == QUERN_NO_PLAN && !strcmp(quern_message(), why))
+                continue;
+            return qn_fail(QUERN_MISSING_FIELD, "%s: the knob %s is needed and not given", family->name,
+                           family->knobs[k].name);
+        }
+    }
+    return qn_fail(QUERN_NO_PLAN, "%s", why);
+}
+
 // A missing knob must be unused; unused ones become 0 where canonical is not NULL.
 static quern_status look(const qn_family *family, const quern_spec *spec, const qn_arch *arch, const qn_config *config,
                          qn_config *canonical, pair *plans)
@@ -67,7 +88,9 @@ static quern_status look(const qn_family *family, const quern_spec *spec, const 
     uint32_t given;
     if (!complete(family, config, &full, &given))
         return qn_fail(QUERN_BAD_VALUE, "%s: a knob has a value that is none of its choices", family->name);
-    QN_TRY(family->plan(spec, arch, &full, &plans->base));
+    quern_status status = family->plan(spec, arch, &full, &plans->base);
+    if (status == QUERN_NO_PLAN) status = blame_missing(family, spec, arch, &full, given, plans);
+    QN_TRY(status);
     result = full;
     for (size_t k = 0; k < family->knob_count; k++) {
         bool has = given >> k & 1;
