@@ -55,7 +55,8 @@
  *            passed in are copied when they are needed later. What a function returns says how long it lives.
  * Context    Quern uses the context that is current on the calling thread and leaves it as it was. It creates none.
  * Cost       quern_prepare and quern_warm do everything slow (plan, look up, compile, load). A launch validates sizes,
- *            picks the variant for them and makes one driver call a kernel: no allocation, lock, system call or compile.
+ *            picks the variant for them and makes one driver call a kernel (with TMA, first one a tensor that describes it on
+ *            the host): no allocation, lock, system call or compile.
  * Capture    Launches may be captured into graphs. Preparing while some stream is being captured is safe: the
  *            thread's capture mode is exchanged around module loading.
  * Fork       After fork the child may go on with memory hits of host-side work (warm, text, reference); it reopens its
@@ -289,9 +290,10 @@ typedef struct quern_op quern_op;
 QUERN_API quern_status quern_prepare(quern *q, const quern_spec *spec, int device, quern_op **op);
 
 /* The same for a range of sizes only, when it is known which ones will come: from and to are the family's sizes structures,
- * both inclusive. Variants that serve no size of the range are neither compiled nor loaded; a launch that would need one
- * fails with BAD_SIZE. Ops of different ranges are different ops. Fails with BAD_SIZE too when a size of from is larger
- * than to's, and with BAD_ARGUMENT for structures without INIT. */
+ * both inclusive. Variants that serve no size of the range are neither compiled nor loaded (of a family with several sizes
+ * only when from equals to; else all are there); a launch that would need one fails with BAD_SIZE. Ops of different ranges
+ * are different ops. Fails with BAD_SIZE too when a size of from is larger than to's, and with BAD_ARGUMENT for structures
+ * without INIT. */
 QUERN_API quern_status quern_prepare_sizes(quern *q, const quern_spec *spec, const void *from, const void *to,
                                            int device, quern_op **op);
 
@@ -796,7 +798,7 @@ typedef struct quern_attention_args {
 #define QUERN_ATTENTION_ARGS_INIT { { sizeof(quern_attention_args), "attention" }, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 /* clang-format on */
 
-/* Launches on the stream: one driver call. Fails with BAD_SIZE, BAD_STRIDE, MISSING_ARGUMENT, MISALIGNED,
+/* Launches one kernel on the stream. Fails with BAD_SIZE, BAD_STRIDE, MISSING_ARGUMENT, MISALIGNED,
  * SMALL_WORKSPACE, WRONG_FAMILY, LAUNCH_FAILED; then nothing was launched and no output touched. */
 QUERN_API quern_status quern_attention(const quern_op *op, const quern_attention_args *args,
                                        struct CUstream_st *stream);

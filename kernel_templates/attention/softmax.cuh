@@ -19,6 +19,7 @@ QN_DEVICE float unit_log2(const attention_params &p)
 {
     return SOFTCAP ? kLog2E : p.scale_log2;
 }
+
 // tanh within a few ulp: the difference of two near numbers is avoided by a series.
 QN_DEVICE float tanh_accurate(float x)
 {

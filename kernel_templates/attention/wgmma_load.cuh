@@ -30,9 +30,24 @@ QN_DEVICE void load_query_tile(const attention_wgmma_params &all, const Tile &t,
     __syncwarp();
 }
 
+// Where a block of keys is: a page has whole blocks. Words of the table past a sequence's end are not read.
+static_assert(!kPaged || kPage % KEYS == 0, "PAGE: whole blocks of KEYS");
+struct Place {
+    i32 position, batch;
+};
+QN_DEVICE Place place_of_keys(const attention_params &p, const Tile &t, i32 key)
+{
+    if constexpr (kPaged) {
+        const int *table = p.block_table + (i64)t.sequence.index * p.table_stride;
+        return {key % kPage, key < t.sequence.keys ? __ldg(table + key / kPage) : 0};
+    }
+    return {(i32)t.sequence.first_key + key, kVarlen ? 0 : t.sequence.index};
+}
+
 QN_DEVICE void load_key_block(const attention_wgmma_params &all, const Tile &t, const Pieces &s, i32 key, u32 number)
 {
     const u32 stage = number % kStages, phase = number / kStages;
+    const Place place = place_of_keys(all.p, t, key);
 #pragma unroll
     for (i32 piece = 0; piece < kKeyPieces; piece++) {
         const i32 begin = piece_begin(kChunks, kKeyPieces, piece), end = piece_begin(kChunks, kKeyPieces, piece + 1);
@@ -40,8 +55,8 @@ QN_DEVICE void load_key_block(const attention_wgmma_params &all, const Tile &t, 
         wait_phase(s.key_empty + stage * kKeyPieces + piece, phase + 1);
         if (lane_index() == 0) {
             mbarrier_arrive_expect_tx(full, (end - begin) * kKeyChunkBytes);
-            load_chunks(s.keys + stage * kKeyStageBytes, all.k, full, begin, end, kKeyChunkBytes,
-                        (i32)t.sequence.first_key + key, t.kv_head, kVarlen ? 0 : t.sequence.index);
+            load_chunks(s.keys + stage * kKeyStageBytes, all.k, full, begin, end, kKeyChunkBytes, place.position,
+                        t.kv_head, place.batch);
         }
         __syncwarp();
     }
@@ -60,6 +75,7 @@ QN_DEVICE void load_value_block(const attention_wgmma_params &all, const Tile &t
                                 u32 &tails)
 {
     const u32 stage = number % kStages, phase = number / kStages;
+    const Place place = place_of_keys(all.p, t, key);
     const i32 valid = max(t.sequence.keys - key, 0);
     const bool is_tail = kClears && valid < KEYS;
     unsigned char *to = s.values + stage * kValueStageBytes;
@@ -71,8 +87,7 @@ QN_DEVICE void load_value_block(const attention_wgmma_params &all, const Tile &t
         wait_phase(s.value_empty + stage * kValuePieces + piece, phase + 1);
         if (lane_index() == 0) {
             mbarrier_arrive_expect_tx(bar, (end - begin) * kKeyChunkBytes);
-            load_chunks(to, all.v, bar, begin, end, kKeyChunkBytes, (i32)t.sequence.first_key + key, t.kv_head,
-                        kVarlen ? 0 : t.sequence.index);
+            load_chunks(to, all.v, bar, begin, end, kKeyChunkBytes, place.position, t.kv_head, place.batch);
         }
         __syncwarp();
         if constexpr (kClears) {

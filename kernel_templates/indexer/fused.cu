@@ -22,7 +22,7 @@
 static_assert(SHARES >= 1 && SHARES <= 128 && (SHARES & (SHARES - 1)) == 0, "SHARES: a power of two up to 128");
 static_assert(SHARES == 1 || (LOCAL_K <= ROOM && SHARES * ROOM <= CAP && SHARES * LOCAL_K >= K && ROOM % 2 == 0),
               "LOCAL_K, ROOM, CAP");
-static_assert(LOCAL_K <= 2048 && CAP >= LOCAL_K + 512, "LOCAL_K, CAP");
+static_assert(LOCAL_K <= 2048 && CAP >= LOCAL_K + 512 && CAP / 4 * 3 > K + 256, "LOCAL_K, CAP");
 
 constexpr u32 kTickets = 1024; // ops/indexer.c: TICKETS
 constexpr u32 kShares = SHARES;
@@ -288,6 +288,35 @@ QN_DEVICE void run_batch(const indexer_params &p, const Shared &s, const Share &
     }
 }
 
+// Keeps the first `wanted` candidates, or a few more where bins tell them from the rest; from then on only what comes
+// after scan.last counts. Returns how many. Begins and ends in a barrier.
+QN_DEVICE u32 compact(const Select &s, Scan &scan, u32 n, u32 wanted)
+{
+    share_extremes(s, scan.extremes);
+    (void)bin_items(n, wanted);
+    const u32 end = s.word[kEnd], end_bin = s.word[kEndBin];
+    if (QN_UNLIKELY(end > wanted + kMostInBin)) {
+        scan.last = keep_first(s, n, wanted);
+        return wanted;
+    }
+    const Scale by = scale_of(s);
+    u32 least = 0xFFFFFFFFu;
+    for (u32 i = thread_index(); i < n; i += THREADS) {
+        const u64 item = s.item[i];
+        if (item == 0 || bin_of(by, candidate_key(item)) > end_bin) continue;
+        least = min(least, candidate_key(item));
+        s.sorted[atomicAdd(&s.word[kCount], 1u)] = item;
+    }
+    least = warp_min(least);
+    if (lane_index() == 0) atomicMax(&s.word[kLeast], ~least);
+    __syncthreads();
+#pragma unroll 1
+    for (u32 i = thread_index(); i < end; i += THREADS) s.item[i] = s.sorted[i];
+    scan.last = ((u64)~s.word[kLeast] << 32) - 1; // all that was left out has a smaller key
+    __syncthreads();
+    return end;
+}
+
 // All of a share. Returns the candidates that lie in shared memory: all of it, or its first `wanted` or more.
 // Begins and ends in a barrier.
 QN_DEVICE u32 run_share(const indexer_params &p, const Shared &s, const Share &share, u32 wanted, bool prepare,
@@ -319,8 +348,7 @@ QN_DEVICE u32 run_share(const indexer_params &p, const Shared &s, const Share &s
             return n;
         }
         if (kCapacity - n >= kCapacity / 4) continue;
-        scan.last = keep_first(s.select, n, wanted);
-        n = wanted;
+        n = compact(s.select, scan, n, wanted);
     }
 }
 

@@ -479,7 +479,7 @@ static void launch(const quern_spec *base, const qn_config *config, const qn_pla
     }
     out->skip = false;
     if (wgmma) { // the second stage is for what the first can't take, and has other tiles
-        bool mapped = qn_attention_wgmma_launch(s, config, limits, &p, s->cu_q ? a->Tq : a->Sq, out);
+        bool mapped = qn_attention_wgmma_launch(s, config, limits, &p, s->cu_q ? a->Tq : a->Sq, a->pages, out);
         out->skip = mapped == (stage == 1);
         if (stage == 0 || out->skip) return;
         set_tiles(s, a, constant_of(&made->stage[1], "ROWS"), &p, out);

@@ -51,9 +51,9 @@ const char *qn_attention_wgmma_template(const qn_config *config);
 // False: none of its tiles serves the spec.
 bool qn_attention_wgmma_choose(const quern_attention_spec *spec, const qn_arch *arch, qn_config *config);
 // Fills the parameters, from those of every attention kernel and from out->grid, which is that of the plan "prefill" with
-// these rows. queries: positions of q. False: the tensors' addresses or strides do not allow it.
+// these rows. queries: positions of q; pages: of k and v. False: the tensors' addresses or strides do not allow it.
 bool qn_attention_wgmma_launch(const quern_attention_spec *spec, const qn_config *config,
                                const qn_device_limits *limits, const struct attention_params *params, int64_t queries,
-                               qn_launch *out);
+                               int64_t pages, qn_launch *out);
 
 #endif

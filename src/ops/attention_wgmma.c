@@ -53,6 +53,7 @@ int qn_attention_wgmma_registers(const spec_t *s, const qn_config *c)
     int registers = columns / 2 + keys / 2 + keys / 4 + 28;
     if (right || s->lse) registers += 8;
     if (s->softcap != 0 || s->window_left >= 0 || ends) registers += 12;
+    if (s->layout == QUERN_LAYOUT_PAGED && s->window_left >= 0 && columns < s->dv) registers += 20;
     return registers;
 }
 
@@ -97,8 +98,9 @@ static quern_status check_budget(const spec_t *s, const qn_arch *arch, const qn_
 quern_status qn_attention_wgmma_check(const spec_t *s, const qn_arch *arch, const qn_config *c)
 {
     if (!arch->has_wgmma) return qn_fail(QUERN_NO_PLAN, "plan=wgmma: %s has no wgmma", arch->name);
-    if (s->layout == QUERN_LAYOUT_PAGED)
-        return qn_fail(QUERN_NO_PLAN, "plan=wgmma layout=paged: a block of keys is one box of TMA, a page is not");
+    if (s->page % value_of(c, QN_ATTENTION_KEYS))
+        return qn_fail(QUERN_NO_PLAN, "plan=wgmma keys=%d, page = %lld: a block of keys is one box of TMA, in one page",
+                       value_of(c, QN_ATTENTION_KEYS), (long long)s->page);
     QN_TRY(check_shape(s, c));
     return check_budget(s, arch, c);
 }
@@ -117,14 +119,14 @@ typedef struct tile {
 } tile;
 
 static const tile tiles[] = {
-    {64, 64, 192, 128, 1, 4},   {64, 64, 128, 176, 1, 4},   {128, 128, 128, 176, 1, 4}, {128, 128, 128, 128, 1, 4},
-    {192, 128, 128, 128, 1, 4}, {192, 192, 128, 112, 1, 4}, {192, 192, 128, 96, 1, 4},  {256, 256, 128, 80, 1, 4},
-    {256, 256, 128, 64, 1, 4},  {576, 512, 64, 64, 2, 2},   {0, 0, 0, 0, 0, 0},
+    {64, 64, 192, 128, 1, 4},   {64, 64, 128, 176, 1, 4},   {64, 64, 128, 128, 1, 4},   {128, 128, 128, 176, 1, 4},
+    {128, 128, 128, 128, 1, 4}, {192, 128, 128, 128, 1, 4}, {192, 192, 128, 112, 1, 4}, {192, 192, 128, 96, 1, 4},
+    {256, 256, 128, 80, 1, 4},  {256, 256, 128, 64, 1, 4},  {576, 512, 64, 64, 2, 2},   {0, 0, 0, 0, 0, 0},
 };
 // Under a causal limit smaller blocks: less of the last ones is masked.
 static const tile causal_tiles[] = {
-    {64, 64, 128, 176, 1, 4},  {128, 128, 128, 128, 1, 4}, {192, 128, 128, 128, 1, 4}, {192, 192, 128, 96, 1, 4},
-    {256, 256, 128, 64, 1, 4}, {576, 512, 64, 64, 2, 2},   {0, 0, 0, 0, 0, 0},
+    {64, 64, 128, 176, 1, 4},  {64, 64, 128, 128, 1, 4},  {128, 128, 128, 128, 1, 4}, {192, 128, 128, 128, 1, 4},
+    {192, 192, 128, 96, 1, 4}, {256, 256, 128, 64, 1, 4}, {576, 512, 64, 64, 2, 2},   {0, 0, 0, 0, 0, 0},
 };
 
 bool qn_attention_wgmma_choose(const spec_t *s, const qn_arch *arch, qn_config *c)
@@ -170,15 +172,16 @@ static bool encode(const qn_driver *driver, const spec_t *s, const void *base, c
 
 // What the tensors are to TMA. False: they can't be mapped, and the second stage is for them.
 static bool make_maps(const spec_t *s, const qn_config *c, const qn_driver *driver, attention_wgmma_params *w,
-                      int64_t queries)
+                      int64_t queries, int64_t pages)
 {
     const attention_params *p = &w->p;
-    uint64_t sequences = (uint64_t)p->B, keys = (uint64_t)p->Sk;
-    bool varlen = s->layout == QUERN_LAYOUT_VARLEN;
+    bool paged = s->layout == QUERN_LAYOUT_PAGED;
+    uint64_t sequences = (uint64_t)p->B, keys = (uint64_t)(paged ? s->page : p->Sk);
+    uint64_t batches = paged ? (uint64_t)pages : s->layout == QUERN_LAYOUT_VARLEN ? 1 : sequences;
     const axes q = {(uint64_t)s->d, (uint64_t)queries, (uint64_t)p->Hq, s->cu_q ? 1 : sequences};
-    const axes k = {(uint64_t)s->d, keys, (uint64_t)p->Hkv, varlen ? 1 : sequences};
-    const axes v = {(uint64_t)s->dv, keys, (uint64_t)p->Hkv, varlen ? 1 : sequences};
-    if (!driver || !keys || !is_mappable(p->q, &p->q_stride) || !is_mappable(p->k, &p->k_stride) ||
+    const axes k = {(uint64_t)s->d, keys, (uint64_t)p->Hkv, batches};
+    const axes v = {(uint64_t)s->dv, keys, (uint64_t)p->Hkv, batches};
+    if (!driver || !keys || !batches || !is_mappable(p->q, &p->q_stride) || !is_mappable(p->k, &p->k_stride) ||
         !is_mappable(p->v, &p->v_stride) || !is_mappable(p->out, &p->out_stride))
         return false;
     return encode(driver, s, p->q, &p->q_stride, &q, 64, &w->q) &&
@@ -205,10 +208,10 @@ static void set_items(const spec_t *s, const qn_device_limits *limits, attention
 }
 
 bool qn_attention_wgmma_launch(const spec_t *s, const qn_config *c, const qn_device_limits *limits,
-                               const attention_params *p, int64_t queries, qn_launch *out)
+                               const attention_params *p, int64_t queries, int64_t pages, qn_launch *out)
 {
     attention_wgmma_params *w = (attention_wgmma_params *)(void *)out->params;
     w->p = *p;
     set_items(s, limits, w, out);
-    return make_maps(s, c, limits->driver, w, queries);
+    return make_maps(s, c, limits->driver, w, queries, pages);
 }

@@ -82,7 +82,7 @@ static int64_t size_at(const qn_any_sizes *sizes, const qn_field *size)
     return value;
 }
 
-// The sizes that stand for a bucket, brought into the range. A bucket is a range of each size, so if it has anything in
+// The sizes that stand for a bucket, brought into the range. A bucket is a range of the one size, so if it has anything in
 // common with the range, these sizes are in both.
 static void clamp_into(const qn_family *family, const qn_any_sizes *from, const qn_any_sizes *to, qn_any_sizes *sizes)
 {
@@ -110,6 +110,9 @@ quern_status qn_range_buckets(const qn_family *family, const qn_range *range, ui
                            (long long)size_at(&from, size), (long long)size_at(&to, size));
     }
     uint32_t found = 1u << family->bucket_of(&from) | 1u << family->bucket_of(&to);
+    // Of several sizes a bucket may be anything (queries a KV head, a length that is not known): between two points any may
+    // lie.
+    if (family->size_count > 1 && memcmp(&from, &to, sizeof from)) found = all;
     for (size_t bucket = 0; bucket < family->bucket_count; bucket++) {
         memset(&sizes, 0, sizeof sizes);
         family->bucket_sizes(bucket, &sizes);

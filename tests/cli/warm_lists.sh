@@ -7,6 +7,7 @@ cat >ranges.json <<END
 END
 t quern warm @ranges.json --db ranges.db -j 1
 t quern warm @ranges.json --db ranges.db --shard 1/2
+t quern warm @ranges.json --N 3 --list # the manifest's own ranges stay
 t quern warm "$spec" --arch sm_90a --rows 1..4 --db rows.db
 t quern warm "$spec" --arch sm_90a --rows 5 --list --db rows.db
 t quern warm "$spec" --arch sm_90a --rows 4..1 --db rows.db

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "ops/attention.h"
+#include "support/attention_real.h"
 #include "support/check_attention.h"
 #include "support/compile_pool.h"
 #include "support/gpu.h"
@@ -340,6 +341,36 @@ static void decode_equals_the_last_row_of_prefill(void **state)
     }
 }
 
+// ---- real activations
+
+static void real_activations_give_the_expected_output(void **state)
+{
+    (void)state;
+    skip_without_device();
+    attention_real r;
+    qn_text report = QN_TEXT_INIT;
+    quern_op *op = NULL;
+    attention_real_make(&r);
+    const size_t bytes[] = {r.q.bytes, r.k.bytes, r.v.bytes, r.q.bytes, r.want_lse.bytes}; // out is like q
+    CUdeviceptr at[QN_COUNT(bytes)];
+    for (size_t i = 0; i < QN_COUNT(bytes); i++) assert_true((at[i] = gpu_alloc(&g, bytes[i])) != 0);
+    GPU_MUST(&g, cuMemcpyHtoD(at[0], r.q.data, bytes[0]));
+    GPU_MUST(&g, cuMemcpyHtoD(at[1], r.k.data, bytes[1]));
+    GPU_MUST(&g, cuMemcpyHtoD(at[2], r.v.data, bytes[2]));
+    r.args.q = (void *)(uintptr_t)at[0], r.args.k = (void *)(uintptr_t)at[1], r.args.v = (void *)(uintptr_t)at[2];
+    r.args.out = (void *)(uintptr_t)at[3], r.args.lse = (float *)(uintptr_t)at[4];
+    if (quern_prepare(g.q, &r.spec.base, QUERN_DEVICE_CURRENT, &op) != QUERN_OK) fail_msg("%s", quern_message());
+    if (quern_attention(op, &r.args, NULL) != QUERN_OK) fail_msg("%s", quern_message());
+    GPU_MUST(&g, cuCtxSynchronize());
+    GPU_MUST(&g, cuMemcpyDtoH(r.out, at[3], bytes[3]));
+    GPU_MUST(&g, cuMemcpyDtoH(r.lse, at[4], bytes[4]));
+    if (attention_real_check(&r, &report)) fail_msg("%s", qn_text_string(&report));
+    for (size_t i = 0; i < QN_COUNT(bytes); i++) gpu_free(&g, at[i]);
+    quern_op_release(op);
+    attention_real_free(&r);
+    qn_text_fini(&report);
+}
+
 // ---- capture
 
 static void a_captured_launch_gives_the_same_bits(void **state)
@@ -399,6 +430,7 @@ int main(void)
         cmocka_unit_test(every_plan_by_force_equals_f64),
         cmocka_unit_test(a_sequence_alone_has_the_same_bits),
         cmocka_unit_test(decode_equals_the_last_row_of_prefill),
+        cmocka_unit_test(real_activations_give_the_expected_output),
         cmocka_unit_test(a_captured_launch_gives_the_same_bits),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);

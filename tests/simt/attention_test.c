@@ -12,6 +12,7 @@
 #include "base/key.h"
 #include "codegen/source.h"
 #include "ops/attention.h"
+#include "support/attention_real.h"
 #include "support/check_attention.h"
 
 enum { MOST_REPORTS = 8 };
@@ -251,6 +252,22 @@ static void decode_equals_the_last_row_of_prefill(void **state)
     quern_close(q);
 }
 
+static void real_activations_give_the_expected_output(void **state)
+{
+    (void)state;
+    attention_real real;
+    qn_text report = QN_TEXT_INIT;
+    model *m = simt_model_any(MODEL_PLAIN);
+    quern *q = open_in_memory();
+    attention_real_make(&real);
+    if (model_run_on(m, q, &real.spec.base, arch_of("sm_80"), &real.args.base, order_of(0), &report) != QUERN_OK)
+        fail_msg("%s\n%s", quern_message(), qn_text_string(&report));
+    if (attention_real_check(&real, &report)) fail_msg("%s", qn_text_string(&report));
+    attention_real_free(&real);
+    qn_text_fini(&report);
+    quern_close(q);
+}
+
 // ---- golden: head_dim 64 stays what it is when others are added
 
 static void put_hash(const char *what, const void *bytes, size_t count, qn_text *text)
@@ -325,6 +342,7 @@ int main(void)
         cmocka_unit_test(what_is_past_the_end_changes_no_bit),
         cmocka_unit_test(a_sequence_alone_has_the_same_bits),
         cmocka_unit_test(decode_equals_the_last_row_of_prefill),
+        cmocka_unit_test(real_activations_give_the_expected_output),
         cmocka_unit_test(head_dim_64_keeps_its_text_and_its_bits),
     };
     return cmocka_run_group_tests(tests, NULL, close_models);

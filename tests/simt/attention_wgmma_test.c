@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/family.h"
+#include "ops/attention.h"
 #include "support/check_attention.h"
 
 #define GROUPS_2 "plan=wgmma rows=128 keys=128 columns=1 slots=4"
@@ -124,6 +124,30 @@ static const forced cases[] = {
      ATTENTION_PACKED,
      false},
     {"d64_512", COLUMNS, "d=64 dv=512 causal=1", ASAN, 1, 1, 1, {5}, {70}, 0, ATTENTION_PACKED, false},
+    {"paged",
+     SMALL,
+     "d=64 layout=paged page=16 cu_q=1 causal=1 lse=1",
+     BOTH,
+     3,
+     2,
+     1,
+     {30, 0, 3},
+     {45, 7, 0},
+     0,
+     ATTENTION_PACKED,
+     false},
+    {"paged_blocks",
+     COLUMNS,
+     "d=96 layout=paged page=128 window_left=70",
+     ASAN,
+     2,
+     1,
+     1,
+     {5, 5},
+     {150, 64},
+     0,
+     ATTENTION_PACKED,
+     false},
     {"stays", SMALL, "d=8 in=f16 lse=1", ASAN, 1, 133, 1, {3}, {20}, 0, ATTENTION_PACKED, false},
     {"unaligned", GROUPS_2, "d=64 causal=1 lse=1", ASAN, 1, 2, 1, {30}, {40}, 0, ATTENTION_UNALIGNED, true},
     {"no_keys", GROUPS_2, "d=64 lse=1", ASAN, 1, 2, 1, {30}, {0}, 0, ATTENTION_PACKED, true},
@@ -216,6 +240,103 @@ static void forced_tiles_make_no_wrong_access(void **state)
     run_list(MODEL_ACCESS, ACCESS);
 }
 
+// ---- the family's own choice
+
+static quern *open_in_memory(void)
+{
+    quern_options options = QUERN_OPTIONS_INIT;
+    quern *q = NULL;
+    options.mode = QUERN_MODE_OFF, options.cache_file = "";
+    if (quern_open(&options, &q) != QUERN_OK) fail_msg("%s", quern_message());
+    return q;
+}
+
+static const qn_arch *sm_90a(void)
+{
+    const qn_arch *arch;
+    assert_int_equal(qn_arch_find("sm_90a", &arch), QUERN_OK);
+    return arch;
+}
+
+// Whether the plan "wgmma" serves a case on sm_90a.
+static bool is_served(const attention_data *data)
+{
+    quern_attention_sizes sizes;
+    qn_config config;
+    qn_family_attention.sizes_of(&data->args.base, &sizes);
+    qn_attention_choose(&data->c->spec.base, sm_90a(), qn_family_attention.bucket_of(&sizes), &config);
+    return config.value[QN_ATTENTION_PLAN] == QN_ATTENTION_WGMMA;
+}
+
+static void hostile_cases_that_it_serves_are_right(void **state)
+{
+    (void)state;
+    const char *shard = getenv("QUERN_TEST_SHARD");
+    unsigned part = 0, parts = 1;
+    size_t count, ran = 0, failed = 0;
+    const attention_case *list = attention_cases(&count);
+    model *m = simt_model_any(MODEL_PLAIN);
+    quern *q = open_in_memory();
+    if (shard && sscanf(shard, "%u/%u", &part, &parts) != 2) fail_msg("QUERN_TEST_SHARD: i/n is needed");
+    for (size_t i = 0; i < count; i++) {
+        attention_data data;
+        qn_text report = QN_TEXT_INIT, fault = QN_TEXT_INIT;
+        if (!(list[i].tags & HOSTILE_MODEL) || !attention_wanted(&list[i], HOSTILE_MODEL) || i % parts != part)
+            continue;
+        if (!attention_data_make(&list[i], 0x7FFF, &data)) fail_msg("no memory");
+        model_order order = {.shuffle = i % 4 != 0, .seed = (uint32_t)i};
+        if (is_served(&data)) {
+            ran++;
+            if (model_run_on(m, q, &list[i].spec.base, sm_90a(), &data.args.base, order, &fault) != QUERN_OK) {
+                attention_describe(&list[i], &report);
+                qn_text_putf(&report, "    %s\n%s", quern_message(), qn_text_string(&fault));
+            } else {
+                attention_check_case(&data, &report);
+            }
+            if (report.length && failed++ < 8) print_error("%s\n", qn_text_string(&report));
+        }
+        qn_text_fini(&report);
+        qn_text_fini(&fault);
+        attention_data_free(&data);
+    }
+    quern_close(q);
+    print_message("%zu cases, %zu failed\n", ran, failed);
+    if (failed) fail_msg("%zu of %zu cases failed; the first ones are above", failed, ran);
+}
+
+// The last query's content in a decode of its own: the same within 1 ulp.
+static void decode_equals_the_last_row(void **state)
+{
+    static const char *const specs[] = {"d=64 causal=1", "d=128 in=f16 causal=1", "d=512 causal=1 sink=1"};
+    (void)state;
+    model *m = simt_model_any(MODEL_PLAIN);
+    quern *q = open_in_memory();
+    for (size_t i = 0; i < QN_COUNT(specs); i++) {
+        const forced f = {"last_row", "", specs[i], 0, 1, 2, 1, {35}, {150}, 0, ATTENTION_PACKED, false};
+        attention_case many = case_of(&f), one = many;
+        attention_data prefill, decode;
+        qn_text fault = QN_TEXT_INIT;
+        model_order order = {.shuffle = true, .seed = (uint32_t)i};
+        one.queries[0] = 1;
+        assert_true(attention_data_make(&many, 0x7FFF, &prefill) && attention_data_make(&one, 0x7FFF, &decode));
+        assert_true(is_served(&prefill) && !is_served(&decode));
+        for (int64_t h = 0; h < many.Hq; h++) {
+            int64_t from = attention_row_of_query(&many, ATTENTION_Q, 0, many.queries[0] - 1, h);
+            int64_t to = attention_row_of_query(&one, ATTENTION_Q, 0, 0, h);
+            memcpy((uint16_t *)decode.args.q + to, (const uint16_t *)prefill.args.q + from, 2 * (size_t)many.spec.d);
+        }
+        if (model_run_on(m, q, &many.spec.base, sm_90a(), &prefill.args.base, order, &fault) != QUERN_OK ||
+            model_run_on(m, q, &one.spec.base, sm_90a(), &decode.args.base, order, &fault) != QUERN_OK)
+            fail_msg("%s\n%s", quern_message(), qn_text_string(&fault));
+        double ulps = attention_ulps_of_last_query(&prefill, &decode);
+        if (!(ulps <= 1)) fail_msg("%s: %g ulp apart", specs[i], ulps);
+        qn_text_fini(&fault);
+        attention_data_free(&prefill);
+        attention_data_free(&decode);
+    }
+    quern_close(q);
+}
+
 // ---- planted faults: each must be seen
 
 typedef struct planted {
@@ -278,6 +399,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forced_tiles_are_right_under_sanitizers),
         cmocka_unit_test(forced_tiles_make_no_wrong_access),
+        cmocka_unit_test(hostile_cases_that_it_serves_are_right),
+        cmocka_unit_test(decode_equals_the_last_row),
         cmocka_unit_test(planted_faults_are_seen),
     };
     return cmocka_run_group_tests(tests, NULL, close_models);

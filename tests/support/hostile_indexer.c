@@ -143,6 +143,10 @@ static void add_edges(void)
     c->most = 1048576, c->fill = INDEXER_ONE_PAGE, c->exact = true;
     c = add("resonant", HOSTILE_GPU, "H=64 C=128 k=2048 q=mxfp4 page=64 scores=1"); // all winners in one share
     c->most = 131072, c->fill = INDEXER_ONE_PAGE, c->variant = 1, c->exact = true;
+    c = add("stream", HOSTILE_MODEL | HOSTILE_GPU, "H=1 C=32 k=64 q=mxfp4 page=64 scores=1"); // by one CTA: in batches
+    c->most = 20000;
+    c = add("stream_exact", HOSTILE_MODEL | HOSTILE_GPU, "H=3 C=32 k=300 q=mxfp4 scores=1");
+    c->most = 17000, c->fill = INDEXER_INTEGER, c->exact = true;
     c = add("bytes_off", HOSTILE_MODEL | HOSTILE_GPU, "H=4 C=128 k=40 q=mxfp4 scores=1");
     c->offset = 1, c->padding = 3, c->T = 2;
 }

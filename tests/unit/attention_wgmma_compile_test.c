@@ -52,8 +52,11 @@ static void it_serves_what_tma_can_load(void **state)
         {"attention d=256 layout=varlen window_left=9 window_right=9 sink=1 lse=1", "sm_90a", QN_ATTENTION_WGMMA},
         {"attention d=512 length_k=1", "sm_90a", QN_ATTENTION_WGMMA},
         {"attention d=576 dv=512 kv_alias=1", "sm_90a", QN_ATTENTION_WGMMA},
+        {"attention d=64 layout=paged page=128", "sm_90a", QN_ATTENTION_WGMMA},
+        {"attention d=512 layout=paged page=64 cu_q=1", "sm_90a", QN_ATTENTION_WGMMA},
         {"attention d=64 layout=paged page=16", "sm_90a", QN_ATTENTION_PREFILL},
         {"attention d=576 dv=8", "sm_90a", QN_ATTENTION_PREFILL},
+        {"attention d=512 layout=paged page=64 window_left=9", "sm_90a", QN_ATTENTION_PREFILL},
         {"attention d=64", "sm_90", QN_ATTENTION_PREFILL},
         {"attention d=64", "sm_80", QN_ATTENTION_PREFILL},
         {"attention d=64", "sm_100a", QN_ATTENTION_PREFILL},
@@ -76,7 +79,8 @@ static void what_it_does_not_serve_is_refused_with_the_reason(void **state)
         const char *text, *arch, *config, *named;
     } refused[] = {
         {"attention d=64", "sm_80", "plan=wgmma rows=128 keys=128 columns=1 slots=4", "sm_80"},
-        {"attention d=64 layout=paged page=64", "sm_90a", "plan=wgmma rows=128 keys=128 columns=1 slots=4", "paged"},
+        {"attention d=64 layout=paged page=64", "sm_90a", "plan=wgmma rows=128 keys=128 columns=1 slots=4",
+         "page = 64"},
         {"attention d=64", "sm_90a", "plan=wgmma rows=64 keys=128 columns=1 slots=4", "rows=64"},
         {"attention d=64", "sm_90a", "plan=wgmma rows=128 keys=128 columns=1 slots=3", "slots=3"},
         {"attention d=64", "sm_90a", "plan=wgmma rows=64 keys=64 columns=2 slots=2", "dv = 64"},
@@ -123,10 +127,13 @@ static void add_kernel(compile_jobs *jobs, const char *dims, const char *feature
 
 static void no_kernel_spills(void **state)
 {
-    static const char *const dims[] = {"d=64",  "d=96",  "d=128", "d=192 dv=128", "d=192",
-                                       "d=256", "d=320", "d=512", "d=576 dv=512"};
+    static const char *const narrow[] = {"d=64", "d=96", "d=128", "d=192 dv=128", "d=192", "d=256"};
+    static const char *const wide[] = {"d=320", "d=512", "d=576 dv=512"};
     static const char *const features[] = {"", "causal=1 lse=1 in=f16",
+                                           "layout=varlen causal=1 softcap=20 scale=-1 sink=1 lse=1",
+                                           "layout=paged page=128 cu_q=1 causal=1 sink=1 lse=1",
                                            "layout=varlen causal=1 window_left=100 softcap=20 scale=-1 sink=1 lse=1"};
+    static const char *const most = "layout=paged page=128 cu_q=1 causal=1 window_left=100 softcap=20 sink=1 lse=1";
     (void)state;
     skip_without_nvrtc();
     quern_options options = QUERN_OPTIONS_INIT;
@@ -135,8 +142,11 @@ static void no_kernel_spills(void **state)
     assert_int_equal(quern_open(&options, &q), QUERN_OK);
     compile_jobs jobs = {0};
     size_t failed = 0;
-    for (size_t d = 0; d < QN_COUNT(dims); d++)
-        for (size_t f = 0; f < QN_COUNT(features); f++) add_kernel(&jobs, dims[d], features[f]);
+    for (size_t f = 0; f < QN_COUNT(features); f++) {
+        for (size_t d = 0; d < QN_COUNT(narrow); d++) add_kernel(&jobs, narrow[d], features[f]);
+        for (size_t d = 0; d < QN_COUNT(wide); d++) add_kernel(&jobs, wide[d], features[f]);
+    }
+    for (size_t d = 0; d < QN_COUNT(narrow); d++) add_kernel(&jobs, narrow[d], most);
     compile_jobs_run(&jobs, q);
     for (size_t i = 0; i < jobs.count; i++) {
         const compile_job *job = &jobs.item[i];

@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "reference/reference.h"
+#include "support/attention_real.h"
 #include "support/check_attention.h"
-#include "tools/quern/npy.h"
 
 static uint16_t bf16(float x)
 {
@@ -133,38 +133,19 @@ static void the_judge_finds_planted_errors(void **state)
     qn_text_fini(&report);
 }
 
-// ---- a real language model's activations
-
-static npy_array read_data(const char *folder, const char *name)
-{
-    const char *source = getenv("QUERN_TEST_SOURCE");
-    char path[512];
-    npy_array array;
-    snprintf(path, sizeof path, "%s/tests/data/%s%s", source ? source : ".", folder, name);
-    if (npy_read(path, &array) != QUERN_OK) fail_msg("%s", quern_message());
-    return array;
-}
+// ---- a real language model's activations: bit for bit, both being f64 rounded once
 
 static void real_activations_give_the_expected_output(void **state)
 {
-    enum { TOKENS = 512, HEADS = 9, DIM = 64 };
     (void)state;
-    npy_array q = read_data("", "attn_q_512x9x64.bf16.npy"), k = read_data("", "attn_k_512x3x64.bf16.npy");
-    npy_array v = read_data("", "attn_v_512x3x64.bf16.npy"), want = read_data("expected/", "attn_out_512x9x64.f32.npy");
-    npy_array want_lse = read_data("expected/", "attn_lse_512x9.f32.npy");
-    quern_attention_spec spec = QUERN_ATTENTION_SPEC_INIT;
-    quern_attention_args args = QUERN_ATTENTION_ARGS_INIT;
-    spec.causal = 1, spec.lse = 1;
-    args.B = 1, args.Sq = TOKENS, args.Sk = TOKENS, args.Hq = HEADS, args.Hkv = 3;
-    args.q = q.data, args.k = k.data, args.v = v.data;
-    args.out = test_malloc(TOKENS * HEADS * DIM * 2), args.lse = test_malloc(TOKENS * HEADS * 4);
-    if (quern_reference(&spec.base, &args.base) != QUERN_OK) fail_msg("%s", quern_message());
-    for (int i = 0; i < TOKENS * HEADS * DIM; i++)
-        assert_int_equal(((uint16_t *)args.out)[i], bf16(((float *)want.data)[i]));
-    for (int i = 0; i < TOKENS * HEADS; i++)
-        assert_true(fabs((double)args.lse[i] - ((float *)want_lse.data)[i]) <= 2e-7 * fabs((double)args.lse[i]) + 1e-7);
-    test_free(args.out), test_free(args.lse);
-    npy_fini(&q), npy_fini(&k), npy_fini(&v), npy_fini(&want), npy_fini(&want_lse);
+    attention_real r;
+    attention_real_make(&r);
+    if (quern_reference(&r.spec.base, &r.args.base) != QUERN_OK) fail_msg("%s", quern_message());
+    for (int i = 0; i < ATTENTION_REAL_TOKENS * ATTENTION_REAL_HEADS * ATTENTION_REAL_DIM; i++)
+        assert_int_equal(r.out[i], bf16(((float *)r.want.data)[i]));
+    for (int i = 0; i < ATTENTION_REAL_TOKENS * ATTENTION_REAL_HEADS; i++)
+        assert_true(fabs((double)r.lse[i] - ((float *)r.want_lse.data)[i]) <= 2e-7 * fabs((double)r.lse[i]) + 1e-7);
+    attention_real_free(&r);
 }
 
 int main(void)

@@ -154,6 +154,25 @@ static void the_buckets_of_a_range_are_those_of_its_sizes(void **state)
         }
 }
 
+// Which bucket serves an attention's sizes depends on more than one of them: no size in the range may be left out.
+static void a_range_of_several_sizes_has_the_buckets_of_all_of_them(void **state)
+{
+    (void)state;
+    const qn_family *family = &qn_family_attention;
+    quern_attention_sizes from = QUERN_ATTENTION_SIZES_INIT;
+    from.B = 4, from.Sq = 1, from.Sk = 1024, from.Hq = 32, from.Hkv = 8;
+    quern_attention_sizes to = from, sizes = from;
+    to.Sq = 8192;
+    const qn_range range = {&from, &to}, point = {&from, &from};
+    uint32_t found = 0, all = (1u << family->bucket_count) - 1;
+
+    assert_int_equal(qn_range_buckets(family, &range, &found), QUERN_OK);
+    if (!found) found = all;
+    for (sizes.Sq = from.Sq; sizes.Sq <= to.Sq; sizes.Sq++) assert_true(found >> family->bucket_of(&sizes) & 1);
+    assert_int_equal(qn_range_buckets(family, &point, &found), QUERN_OK);
+    assert_int_equal(found, 1u << family->bucket_of(&from));
+}
+
 static void a_range_that_falls_is_refused(void **state)
 {
     (void)state;
@@ -215,6 +234,7 @@ int main(void)
         TEST(look_ups_outside_the_range_answer_that_there_is_none),
         TEST(the_same_range_is_the_same_op_and_the_whole_range_is_the_op_of_all),
         TEST(the_buckets_of_a_range_are_those_of_its_sizes),
+        TEST(a_range_of_several_sizes_has_the_buckets_of_all_of_them),
         TEST(a_range_that_falls_is_refused),
         TEST(what_was_warmed_for_a_range_serves_it_in_strict_mode_and_nothing_else),
     };
