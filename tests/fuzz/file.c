@@ -15,9 +15,9 @@ static void remove_all(void)
     for (size_t i = 0; i < path_count; i++) {
         char journal[160];
         unlink(paths[i]);
-        snprintf(journal, sizeof journal, "%s-journal", paths[i]);
+        snprintf(journal, sizeof journal, "%.127s-journal", paths[i]);
         unlink(journal);
-        snprintf(journal, sizeof journal, "%s.lock", paths[i]);
+        snprintf(journal, sizeof journal, "%.127s.lock", paths[i]);
         unlink(journal);
     }
     rmdir(folder);
