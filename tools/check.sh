@@ -38,6 +38,8 @@ rule "a lower layer includes a higher one" "$layers"
 # ---- device code
 rule "inline PTX outside kernel_templates/common/" \
   "$(files 'kernel_templates/*.cu' 'kernel_templates/*.cuh' | grep -v '/common/' | xargs -r grep -nE '\basm[[:space:]]*(volatile)?[[:space:]]*\(')"
+rule "a family's text that is another one on the CPU model (kernel_templates/common/ alone has second bodies)" \
+  "$(files 'kernel_templates/*.cu' 'kernel_templates/*.cuh' | grep -v '/common/' | xargs -r grep -nE '\bQN_MODEL\b')"
 rule "shared memory not by QN_SHARED, or a CUDA or system header, in a template" \
   "$(files 'kernel_templates/*.cu' 'kernel_templates/*.cuh' | grep -v 'kernel_templates/common/device.cuh' |
     xargs -r grep -nE '__shared__|#include[[:space:]]*<|__activemask')"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // indexer, plan "fused": scores and the exact selection in one launch, SHARES CTAs a row; the one that ends last merges.
 //
-//   share   a warp takes a tile of entries at a time; the next two tiles' bytes are on their way to its registers. Tiles go round
-//           the CTAs of a row, so that a cluster of high scores falls to all of them alike. Candidates lie in shared
-//           memory; when they fill it, the first LOCAL_K are kept, and from then on only what comes before their last
-//           counts
+//   share   a warp takes a tile of entries at a time; the bytes of the next one (of the next two where a tile has 16
+//           entries and q is shared) are on their way to its registers. Tiles go round the CTAs of a row, so that a
+//           cluster of high scores falls to all of them alike. Candidates lie in shared memory; when they fill it, the
+//           first LOCAL_K are kept, and from then on only what comes before their last counts
 //   record  the first LOCAL_K or a few more, and a bound that everything left out lies below → workspace
 //   ticket  store, barrier, fence, count: whoever counts SHARES - 1 is last and sees every record
 //   merge   the K first of all records, in order. Should one of the bounds reach past the last winner, a share held more

@@ -178,6 +178,19 @@ QN_DEVICE void unit_fragments(const indexer_params &p, const Row &row, const Que
     }
 }
 
+// Whether one of these bf16 is 2^100 or more, inf or NaN: times a key's code, 448 at most, and summed, the dot could leave
+// f32 before the key's scale brings it back.
+QN_DEVICE bool has_large_bf16(const u32 (&pair)[4])
+{
+    bool large = false;
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+        large = large || (pair[i] & 0x7F80u) >= 0x7180u; // biased exponent 227
+        large = large || (pair[i] & 0x7F800000u) >= 0x71800000u;
+    }
+    return large;
+}
+
 // Two barriers; the second is the caller's. tensor scales outside the sound range make every entry odd.
 QN_DEVICE void prepare_query(const indexer_params &p, const Row &row, const Query &s)
 {
@@ -206,9 +219,11 @@ QN_DEVICE void prepare_query(const indexer_params &p, const Row &row, const Quer
             if (QUERY_SHARED) s.fragment[fragment_at(head, q, u)] = make_uint2(word[0], word[1]);
             u32 *start = reinterpret_cast<u32 *>(s.scale) + head / 2 * 4 + head % 2;
             if (sum) atomicAdd(start, (u32)(-64 * sum)), atomicAdd(start + 2, (u32)(-64 * sum));
-        } else if constexpr (QUERY_SHARED) {
+        } else if constexpr (QUERY_SHARED || Q == kQBf16) {
             u32 pair[4] = {0, 0, 0, 0};
             if (exists) query_floats(p, row, head, unit, span.most, pair);
+            if (Q == kQBf16 && has_large_bf16(pair)) atomicMax(s.odd, 1u);
+            if (!QUERY_SHARED) continue;
             s.fragment[fragment_at(head, q, 2 * u)] = make_uint2(pair[0], pair[1]);
             s.fragment[fragment_at(head, q, 2 * u + 1)] = make_uint2(pair[2], pair[3]);
         }

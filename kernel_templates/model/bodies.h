@@ -11,6 +11,7 @@
 #include "mbarrier.h"
 #include "mma.h"
 #include "narrow.h"
+#include "tally.h"
 #include "tma.h"
 #include "wgmma.h"
 

@@ -3,18 +3,13 @@
 // the module by itself does (`quern bench softmax_topk --repairs`).
 #pragma once
 
+#include "../common/tally.cuh"
 #include "problem.cuh"
 
-#ifndef QN_MODEL
-extern "C" {
-__device__ u32 qn_repairs;
-}
-#endif
+QN_TALLY(qn_repairs)
 
 // Every thread of the CTA may call it; one counts.
 QN_DEVICE void count_repair()
 {
-#ifndef QN_MODEL
-    if (thread_index() == 0) atomicAdd(&qn_repairs, 1u);
-#endif
+    if (thread_index() == 0) tally(&qn_repairs);
 }

@@ -188,6 +188,9 @@ static quern_status check_reals(const spec_t *s)
                        s->scale);
     if (cap != 0 && (cap < 1e-30 || cap > 1e30))
         return qn_fail(QUERN_BAD_VALUE, "softcap = %g: it must be 0 (none) or 1e-30 … 1e30", cap);
+    if (cap != 0 && scale / cap > FLT_MAX)
+        return qn_fail(QUERN_BAD_VALUE, "scale = %g with softcap = %g: their quotient is %g, at most 3.4e38", s->scale,
+                       cap, scale / cap);
     return QUERN_OK;
 }
 
@@ -233,6 +236,11 @@ static int64_t queries_of(const spec_t *s, const args_t *a)
     return s->cu_q ? a->Tq : a->B * a->Sq; // each below 2^31
 }
 
+static bool has_no_queries(const spec_t *s, const args_t *a)
+{
+    return s->cu_q ? a->Tq == 0 : a->B == 0 || a->Sq == 0; // nothing is checked yet: a product may overflow
+}
+
 // The most keys that a sequence can have.
 static int64_t most_keys(const spec_t *s, const sizes_t *n)
 {
@@ -253,7 +261,7 @@ static quern_status check_args(const quern_spec *base, const quern_args *base_ar
     const spec_t *s = (const spec_t *)base;
     const args_t *a = (const args_t *)base_args;
     // Nothing to do asks for no pointers. What is negative is for the generic check.
-    *empty = (a->B | a->Sq | a->Hq | a->Tq) >= 0 && (queries_of(s, a) == 0 || a->Hq == 0);
+    *empty = (a->B | a->Sq | a->Hq | a->Tq) >= 0 && (has_no_queries(s, a) || a->Hq == 0);
     if (*empty) return QUERN_OK;
     QN_TRY(qn_check_args(&qn_family_attention, base, base_args));
     QN_TRY(check_heads(a));

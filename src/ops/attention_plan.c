@@ -3,7 +3,7 @@
 // the configuration for each bucket. Called through the family's description. The kernels assert the sizes computed here.
 //
 //   prefill  a CTA a tile of queries of one head; all keys in turn (prefill.cu)
-//   decode   a CTA a tile of queries of all heads of a KV head, and a split of the keys; the last one merges (decode.cu)
+//   decode   a CTA a tile of queries of all heads of a KV head, and some splits of its keys; the last merges (decode.cu)
 //
 // A CTA has warps × columns warps. Those of one row share its scores by keys and its output by columns, so that
 // head_dim 512 finds registers; with columns=1 each warp has its rows for itself and P stays in registers.

@@ -257,7 +257,15 @@ static int64_t tiles_of(const spec_t *s, const qn_config *c, int64_t N)
     return ceil_div(N, c->value[QN_ROUTER_TOKENS]) * ceil_div(pitch_of(s), c->value[QN_ROUTER_EXPERTS]);
 }
 
-// fused: the kernel has a gate.
+// Whether the kernel of the parts was made with a gate: the plan's word, since room decided it.
+static bool has_gate(const qn_kernel_plan *k)
+{
+    size_t i = k->constant_count;
+    while (i-- > 0)
+        if (!strcmp(k->constants[i].name, "FUSED")) return k->constants[i].value != 0;
+    return false;
+}
+
 static void launch_parts(const spec_t *s, const qn_config *c, const qn_device_limits *limits, bool fused,
                          stage_kind kind, router_params *p, qn_launch *out)
 {
@@ -292,7 +300,7 @@ static void launch(const quern_spec *base, const qn_config *config, const qn_pla
     out->skip = has_parts(s, config, p.gate.N) != (kind < LOGITS);
     if (out->skip) return;
     if (kind < LOGITS) {
-        launch_parts(s, config, limits, made->stage[0].threads >= gate_threads(s), kind, &p, out);
+        launch_parts(s, config, limits, has_gate(&made->stage[0]), kind, &p, out);
         return;
     }
     place_logits(s, &p);

@@ -19,16 +19,26 @@ static bool fits(const spec_t *s, const qn_arch *arch, const qn_config *c)
     return qn_router_has_room(arch, &one) && qn_router_has_room(arch, &other);
 }
 
-// As many blocks in flight as a slice has and shared memory holds.
-static void choose_stages(const spec_t *s, const qn_arch *arch, int most, qn_config *c)
+static bool choose_stages_for(const spec_t *s, const qn_arch *arch, int most, bool with_gate, qn_config *c)
 {
     const qn_knob *knob = &qn_router_knobs[QN_ROUTER_STAGES];
     int blocks = qn_router_cut_of(s, c).slice / 64 + 1;
     for (size_t i = knob->choice_count; i-- > 0;) {
         c->value[QN_ROUTER_STAGES] = knob->choices[i];
         bool enough = i == 0 || c->value[QN_ROUTER_STAGES] <= most_of(blocks, 2);
-        if (enough && c->value[QN_ROUTER_STAGES] <= most && fits(s, arch, c)) return;
+        bool gate = !with_gate || qn_router_is_fused(s, arch, c);
+        if (enough && gate && c->value[QN_ROUTER_STAGES] <= most && fits(s, arch, c)) return true;
     }
+    return false;
+}
+
+// As many blocks in flight as a slice has and shared memory holds, beside the gate's own if it can be: a launch less is
+// worth more than a block.
+static void choose_stages(const spec_t *s, const qn_arch *arch, int most, qn_config *c)
+{
+    bool parts = c->value[QN_ROUTER_SUMS] == QN_ROUTER_PARTS;
+    if (parts && choose_stages_for(s, arch, most, true, c)) return;
+    (void)choose_stages_for(s, arch, most, false, c);
 }
 
 // Dots of up to four tokens: every SM some rows.

@@ -10,6 +10,7 @@
 #include "model/tensor_map.h"
 #include "support/check.h"
 #include "support/hostile.h"
+#include "support/instructions.h"
 #include "support/simt.h"
 
 enum { BY_ASAN = 1, BY_ACCESS = 2, BY_BOTH = 3 };
@@ -294,6 +295,65 @@ static void a_tile_used_before_it_is_there_is_reported(void **state)
     check_tile(5, BY_ACCESS, "in flight|without a wait|nothing has written");
 }
 
+// ---- a fault of a cluster: in the kernel of the copies' micro-tests, CTA 0 sends from its shared memory and CTA 1 waits
+
+static char *run_send(model *m, const char *source, const instruction_file *file, const instruction_case *c,
+                      model_order order)
+{
+    const instruction_words *want = instruction_expected(c, 90);
+    uint32_t *in = model_alloc(m, "in", 4 * c->in.count, NULL, true);
+    uint32_t *out = model_alloc(m, "out", 4 * want->count, NULL, false);
+    assert_true(in && out);
+    memcpy(in, c->in.word, 4 * c->in.count);
+    instruction_params params = {.in = (uintptr_t)in, .out = (uintptr_t)out, .which = c->which};
+    simt_launch launch = {.grid = (int)c->ctas,
+                          .threads = file->threads,
+                          .cluster = (int)c->ctas,
+                          .shared_bytes = file->shared,
+                          .params = &params,
+                          .params_bytes = sizeof params,
+                          .order = order};
+    char *report = simt_run(m, source, &launch), text[200];
+    if (!*report && *instruction_difference(want, out, text)) {
+        free(report);
+        report = qn_strdup("wrong result\n");
+    }
+    model_free(m);
+    return report;
+}
+
+static void a_missing_cluster_barrier_before_exit_is_reported(void **state)
+{
+    static const char end[] = "    cluster_arrive();\n    cluster_wait();\n}\n"; // of the function, once in the text
+    const instruction_case *c = NULL;
+    const qn_arch *arch;
+    instruction_file file;
+    qn_text sound = QN_TEXT_INIT;
+    (void)state;
+    instruction_file_read("copy", &file);
+    for (size_t i = 0; i < file.count; i++)
+        if (!strcmp(file.cases[i].name, "cp.async.bulk.send")) c = &file.cases[i];
+    assert_non_null(c);
+    assert_int_equal(qn_arch_find("sm_90a", &arch), QUERN_OK);
+    assert_int_equal(instruction_source(&file, arch, &sound), QUERN_OK);
+    char *faulty = simt_replace(qn_text_string(&sound), end, "}\n");
+    for (size_t b = 0; b < QN_COUNT(builds); b++) {
+        model *m = simt_model_any(builds[b].build);
+        for (size_t o = 0; o < QN_COUNT(orders); o++) {
+            char *report = run_send(m, qn_text_string(&sound), &file, c, orders[o]);
+            simt_expect_clean(report, "cluster barrier before exit");
+            free(report);
+            report = run_send(m, faulty, &file, c, orders[o]);
+            simt_expect_fault(report, "in flight when the CTA ends|has ended|still reads",
+                              "no cluster barrier before exit");
+            free(report);
+        }
+    }
+    free(faulty);
+    qn_text_fini(&sound);
+    instruction_file_fini(&file);
+}
+
 // ---- set-up
 
 static int open_quern(void **state)
@@ -323,6 +383,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_uninitialised_read_is_reported),
         cmocka_unit_test(an_accumulator_used_before_its_wait_is_reported),
         cmocka_unit_test(a_wrong_descriptor_stride_is_reported),
+        cmocka_unit_test(a_missing_cluster_barrier_before_exit_is_reported),
         cmocka_unit_test(a_missing_wait_before_exit_is_reported),
         cmocka_unit_test(a_missing_fence_of_the_mbarriers_is_reported),
         cmocka_unit_test(an_overflow_that_is_not_repaired_is_reported),

@@ -66,7 +66,7 @@ static void add_bases(void)
         c->T = 1, c->most = 400, c->fill = INDEXER_ZERO, c->exact = true;
         snprintf(name, sizeof name, "b%zu_extreme", i);
         c = add(name, HOSTILE_MODEL | HOSTILE_GPU | (i < 3 ? HOSTILE_QUICK : 0), bases[i]);
-        c->T = 2, c->most = 97, c->fill = INDEXER_EXTREME;
+        c->T = 3, c->most = 97, c->fill = INDEXER_EXTREME; // row 2: finite, past f32 before the scale
         snprintf(name, sizeof name, "b%zu_long", i);
         c = add(name, HOSTILE_GPU, bases[i]);
         c->T = 9, c->most = i == 6 ? 3000 : 20011, c->sequences = c->spec.row_seq ? 4 : 1;

@@ -332,7 +332,7 @@ static float weight_of(const indexer_case *c, int64_t t, int64_t h)
 static void write_wide(const indexer_case *c, int64_t t, int64_t h, float *x, uint16_t *out)
 {
     if (c->fill == INDEXER_EXTREME && t == 1 && h == 0) x[3] = NAN, x[9] = INFINITY;
-    if (c->fill == INDEXER_EXTREME && t == 1 && h == 1) x[3] = 0x1p120f, x[4] = -0x1p120f;
+    if (c->fill == INDEXER_EXTREME && t == 2 && h == c->spec.H - 1) x[3] = 0x1p120f, x[4] = -0x1p120f;
     for (int64_t i = 0; i < c->spec.C; i++)
         out[i] = c->spec.q == QUERN_INDEXER_Q_F16 ? qn_f32_to_f16(x[i]) : qn_f32_to_bf16(x[i]);
 }

@@ -13,7 +13,8 @@
 #include "base/path.h"
 #include "codegen/source.h"
 
-const char *const instruction_files[] = {"mma", "matrix", "copy", "tma", "wgmma", NULL};
+const char *const instruction_files[] = {"mma",     "matrix",     "copy",         "tma", "wgmma",
+                                         "numbers", "public_mma", "public_wgmma", NULL};
 
 static const char *source_root(void)
 {

@@ -58,7 +58,7 @@ static void check_file(const char *name, const char *arch_name)
 
 static void check_all(const char *arch)
 {
-    static const char *const files[] = {"mma", "matrix", "copy", "tma", "wgmma"};
+    static const char *const files[] = {"mma", "matrix", "copy", "tma", "wgmma", "numbers"};
     need_nvrtc();
     for (size_t i = 0; i < QN_COUNT(files); i++) check_file(files[i], arch);
 }

@@ -52,6 +52,18 @@ static quern_router_args args_of(int64_t N)
     return args;
 }
 
+// A launch that says "whole" has no gate after it: then its kernel has one.
+static void assert_gate_is_launched(const made *m, const qn_launch *launch, size_t stage)
+{
+    const qn_kernel_plan *k = &m->plan.stage[stage];
+    router_params p;
+    memcpy(&p, launch->params, sizeof p);
+    if (!strncmp(k->template_path, "gate/", 5) || strstr(k->entry, "_logits") || p.part != ROUTER_WHOLE) return;
+    for (size_t i = 0; i < k->constant_count; i++)
+        if (!strcmp(k->constants[i].name, "FUSED") && !k->constants[i].value)
+            fail_msg("%s is launched as a whole and was made without a gate", k->entry);
+}
+
 // The stages that a launch runs, as text: "whole", "parts gate", "logits gate-kernel".
 static void run(const made *m, int64_t N, int sm_count, char *text, qn_launch *last)
 {
@@ -63,6 +75,7 @@ static void run(const made *m, int64_t N, int sm_count, char *text, qn_launch *l
         qn_launch launch = {.skip = false};
         family->launch(&m->spec.base, &m->config, &m->plan, &limits, &args.base, s, &launch);
         if (launch.skip) continue;
+        assert_gate_is_launched(m, &launch, s);
         router_params p;
         memcpy(&p, launch.params, sizeof p);
         bool is_gate = !strncmp(m->plan.stage[s].template_path, "gate/", 5);
@@ -91,7 +104,7 @@ static void up_to_64_tokens_are_one_launch_where_all_its_CTAs_are_resident(void 
 {
     (void)state;
     static const int64_t few[] = {1, 2, 8, 16, 33, 64};
-    static const char *const archs[] = {"sm_80", "sm_90a", "sm_100a", "sm_121a"};
+    static const char *const archs[] = {"sm_80", "sm_90a", "sm_100a"};
     for (size_t a = 0; a < QN_COUNT(archs); a++) {
         int sms = arch_of(archs[a])->sm_count;
         for (size_t i = 0; i < QN_COUNT(few); i++) {
@@ -99,6 +112,29 @@ static void up_to_64_tokens_are_one_launch_where_all_its_CTAs_are_resident(void 
             assert_stages(spec_f32, archs[a], few[i], sms, "whole");
             assert_stages(spec_same, archs[a], few[i], sms, "whole");
         }
+    }
+}
+
+// Where the gate does not fit beside the parts it is a launch of its own; run() asserts that a whole one has it.
+static void a_kernel_without_room_for_the_gate_is_followed_by_one(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {spec_bf16,
+                                        spec_f32,
+                                        spec_same,
+                                        "router D=7168 E=256 K=8 in=bf16 w=bf16 bias=1",
+                                        "router D=7168 E=256 K=8 in=bf16 w=bf16 batch_invariant=1",
+                                        "router D=65536 E=64 K=32 in=f32 w=f32"};
+    static const char *const archs[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a", "sm_121a"};
+    for (size_t i = 0; i < QN_COUNT(specs) * QN_COUNT(archs) * 64; i++) {
+        const char *spec = specs[i / 64 / QN_COUNT(archs)], *arch = archs[i / 64 % QN_COUNT(archs)];
+        int64_t N = 1 + (int64_t)(i % 64);
+        char text[64];
+        qn_launch last;
+        made m = make(spec, arch, N);
+        run(&m, N, arch_of(arch)->sm_count, text, &last);
+        if (strcmp(text, "whole") && strcmp(text, "parts gate"))
+            fail_msg("'%s' on %s, N %d: %s", spec, arch, (int)N, text);
     }
 }
 
@@ -229,6 +265,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(up_to_64_tokens_are_one_launch_where_all_its_CTAs_are_resident),
+        cmocka_unit_test(a_kernel_without_room_for_the_gate_is_followed_by_one),
         cmocka_unit_test(on_a_part_of_a_device_they_are_two),
         cmocka_unit_test(more_tokens_are_two_launches),
         cmocka_unit_test(more_experts_than_threads_have_registers_for_are_two_launches),

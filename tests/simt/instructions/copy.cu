@@ -8,6 +8,7 @@
 #include "../../../kernel_templates/common/elect.cuh"
 #include "../../../kernel_templates/common/fence.cuh"
 #include "../../../kernel_templates/common/mbarrier.cuh"
+#include "../../../kernel_templates/common/send.cuh"
 
 // cp.async of every size: lane t copies its `Bytes` bytes; with zfill only the first in[t] of them.
 template <int Bytes> QN_DEVICE void copy_lane(u32 *memory, const u32 *in, bool fill)
@@ -149,6 +150,35 @@ QN_DEVICE void bulk(u32 which, u32 *memory, u64 *bar, const u32 *in, u32 *out)
     __syncwarp();
 }
 
+// What the threads store to global memory is read by a bulk copy.
+QN_DEVICE void stored_then_copied(u32 *memory, u64 *bar, const u32 *in, u32 *out)
+{
+    const u32 t = threadIdx.x;
+    for (int i = 0; i < 4; i++) out[32 * i + t] = in[256 + 32 * i + t];
+    fence_proxy_async_global();
+    __syncwarp();
+    if (t == 0) {
+        mbarrier_init(bar, 1);
+        fence_mbarrier_init();
+        mbarrier_arrive_expect_tx(bar, 512);
+        cp_async_bulk_prefetch_l2(out, 512);
+        cp_async_bulk_load(memory, out, 512, bar);
+    }
+    __syncwarp();
+    await(bar, 0);
+}
+
+// st.async of 16 bytes a lane to the other CTA; in CTA 1 to itself as well.
+QN_DEVICE void store_async(u32 *memory, u64 *bar, u32 rank)
+{
+    const u32 t = threadIdx.x;
+    uint4 *vectors = reinterpret_cast<uint4 *>(memory);
+    if (t < 8) st_async(vectors + 24 + t, vectors[t], bar, 1 - rank);
+    if (rank == 1 && t >= 8 && t < 16) st_async(vectors + 8 + t, vectors[t], bar, 1);
+    while (!mbarrier_try_wait_parity_cluster(bar, 0)) {
+    }
+}
+
 // A cluster of two: CTA 0 sends, both wait.
 QN_DEVICE void in_cluster(u32 which, u32 *memory, u64 *bar, const u32 *in)
 {
@@ -156,9 +186,10 @@ QN_DEVICE void in_cluster(u32 which, u32 *memory, u64 *bar, const u32 *in)
     for (int i = 0; i < 4; i++) memory[32 * i + t] = in[256 + 128 * rank + 32 * i + t];
     fence_proxy_async_shared();
     if (t == 0) {
-        mbarrier_init(bar, which == 18 ? 2 : 1);
+        mbarrier_init(bar, which == 18 || which == 22 ? 2 : 1);
         fence_mbarrier_init();
         if (which == 16) mbarrier_arrive_expect_tx(bar, 256);
+        if (which == 20) mbarrier_arrive_expect_tx(bar, 128 + 128 * rank);
     }
     __syncwarp();
     cluster_arrive();
@@ -176,8 +207,9 @@ QN_DEVICE void in_cluster(u32 which, u32 *memory, u64 *bar, const u32 *in)
             while (!mbarrier_try_wait_parity_cluster(bar, 0)) {
             }
     }
-    if (which == 18) { // an arrival of each CTA on both mbarriers, then each reads what the other wrote
+    if (which == 18 || which == 22) { // an arrival of each CTA on both mbarriers, then each reads what the other wrote
         cluster_map(memory, 1 - rank)[t] = 1000 * rank + t;
+        if (which == 22) fence_cluster();
         __syncwarp();
         if (t == 0) {
             mbarrier_arrive_in(bar, 0);
@@ -186,6 +218,7 @@ QN_DEVICE void in_cluster(u32 which, u32 *memory, u64 *bar, const u32 *in)
         while (!mbarrier_try_wait_parity_cluster(bar, 0)) {
         }
     }
+    if (which == 20) store_async(memory, bar, rank);
     cluster_arrive();
     cluster_wait();
 }
@@ -221,7 +254,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) QN_ENTRY(const __grid_cons
     __syncwarp();
     if (which == 11 && t == 0) transactions(memory, &bar, test.in, out + 128);
     if (which > 11 && which < 16) bulk(which, memory, &bar, test.in, out);
-    if (which > 15 && which < 19) {
+    if (which == 21) stored_then_copied(memory, &bar, test.in, out + 128);
+    if ((which > 15 && which < 19) || which == 20 || which == 22) {
         in_cluster(which, memory, &bar, test.in);
         out += 128 * cluster_rank();
     }
