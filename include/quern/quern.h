@@ -717,6 +717,7 @@ QUERN_API quern_status quern_unpack(quern_indexer_layout layout, const void *val
  *           that it sees is -inf, out is NaN (0 with a sink) and lse -inf.
  * NaN       Positions past a sequence's length and pages that no table entry names never reach the output, whatever they
  *           hold. A NaN in a key that exists may reach rows that mask it.
+ *           What cu_q, cu_k, length_k and block_table hold is trusted: a launch can't see it. `quern run` checks it.
  * Layouts   dense: as above; with length_k, a sequence has so many keys of its Sk.
  *           varlen: q[Tq, Hq, d], k[Tk, Hkv, d], v, out[Tq, Hq, dv], lse[Tq, Hq]; sequence b is cu[b] … cu[b+1] - 1.
  *           paged: k and v are [pages, page, Hkv, …]; position s of sequence b is row s % page of page

@@ -527,6 +527,7 @@ const qn_family qn_family_attention = {
     .check_args = check_args,
     .sizes_of = sizes_of,
     .launch = launch,
+    .contents = qn_attention_contents,
     .reference = qn_reference_attention,
     .tolerance = qn_tolerance_attention,
 };

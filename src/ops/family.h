@@ -154,6 +154,9 @@ typedef struct qn_family {
 
     // The oracle, on host pointers (src/reference/<family>.c).
     quern_status (*reference)(const quern_spec *spec, const quern_args *args);
+    // May be NULL. Whether what kernels trust in host tensors of positions is in range (src/reference/contents.c): for the
+    // command, before it computes anywhere.
+    quern_status (*contents)(const quern_spec *spec, const quern_args *args);
     // How far a number of a floating-point output may be from the oracle's `want`, as far as that is known without the
     // inputs (src/reference/tolerance.c). NULL: qn_tolerance_default.
     double (*tolerance)(const quern_spec *spec, const qn_tensor *tensor, double want);

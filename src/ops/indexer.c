@@ -491,5 +491,6 @@ const qn_family qn_family_indexer = {
     .check_args = check_args,
     .sizes_of = sizes_of,
     .launch = launch,
+    .contents = qn_indexer_contents,
     .reference = qn_reference_indexer,
 };

@@ -35,4 +35,8 @@ float qn_bf16_to_f32(uint16_t bits);
 uint16_t qn_f32_to_f16(float value);
 uint16_t qn_f32_to_bf16(float value);
 
+// Contents of tensors of positions: BAD_FILE names tensor, place, value and range (contents.c).
+quern_status qn_attention_contents(const quern_spec *spec, const quern_args *args);
+quern_status qn_indexer_contents(const quern_spec *spec, const quern_args *args);
+
 #endif

@@ -30,9 +30,18 @@ npy table.npy '<i4' False '(1, 1)' '\000\000\000\000'
 t quern run 'indexer H=1 C=32 k=3 q=mxfp4 page=8' --device cpu q=q3.npy q_scale=qs3.npy w=w.npy keys=pages.npy \
     block_table=table.npy length=length.npy indices=j.npy
 cmp i.npy j.npy && echo the same
+npy far.npy '<i4' False '(1, 1)' '\007\000\000\000'
+t quern run 'indexer H=1 C=32 k=3 q=mxfp4 page=8' --device cpu q=q3.npy q_scale=qs3.npy w=w.npy keys=pages.npy \
+    block_table=far.npy length=length.npy indices=never.npy
+npy long.npy '<i4' False '(1,)' '\003\000\000\000'
+t quern run 'indexer H=1 C=32 k=3 q=mxfp4' --device cpu q=q3.npy q_scale=qs3.npy w=w.npy keys=k.npy key_scale=s.npy \
+    length=long.npy indices=never.npy
+ls never.npy 2>/dev/null
 
 t quern pack mxfp6 in=keys.npy keys=k.npy
 t quern pack mxfp4_shared in=keys.npy keys=k.npy
 t quern pack nvfp4_heads in=keys.npy keys=k.npy key_scale=s.npy tensor_scale=t.npy --page 8
-t quern pack mxfp4_shared in=s.npy keys=k.npy key_scale=s.npy
+t quern pack mxfp4_shared in=s.npy keys=k.npy key_scale=s4.npy
+t quern pack mxfp4_shared in=keys.npy keys=keys.npy key_scale=s4.npy
+t quern pack mxfp4_shared in=keys.npy keys=k4.npy key_scale=k4.npy
 t quern unpack fp8_shared keys=k.npy key_scale=s.npy out=back.npy

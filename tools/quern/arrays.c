@@ -86,7 +86,7 @@ static bool folder_of(const char *path, struct stat *info)
 }
 
 // Whether two names lead to one file, however they are spelled; also one that is not there yet.
-static bool same_file(const char *a, const char *b)
+bool arrays_same_file(const char *a, const char *b)
 {
     struct stat x, y;
     if (!strcmp(a, b)) return true;
@@ -120,12 +120,14 @@ static quern_status check_files(const arrays *a)
     for (size_t i = 0; i < a->tensor_count; i++) {
         const bound_tensor *t = &a->tensor[i];
         if (!t->given && t->file)
-            return qn_fail(QUERN_CONFLICT, "%s=%s is given, but a spec with %s=1 has no %s", t->tensor->name, t->file,
-                           t->tensor->unless ? t->tensor->unless : t->tensor->flag, t->tensor->name);
+            return qn_fail(QUERN_CONFLICT, "%s=%s is given, but %s%s%s has no %s; 'quern ops %s' says when it has",
+                           t->tensor->name, t->file, t->tensor->unless ? "a spec with " : "this spec",
+                           t->tensor->unless ? t->tensor->unless : "", t->tensor->unless ? "=1" : "", t->tensor->name,
+                           a->family->name);
         if (t->given && !t->file && t->tensor->direction == QN_INPUT)
             return qn_fail(QUERN_UNKNOWN_ARGUMENT, "%s=FILE.npy is needed: %s", t->tensor->name, t->tensor->doc);
         for (size_t k = 0; k < i && t->file; k++)
-            if (a->tensor[k].file && !both_read(&a->tensor[k], t) && same_file(a->tensor[k].file, t->file))
+            if (a->tensor[k].file && !both_read(&a->tensor[k], t) && arrays_same_file(a->tensor[k].file, t->file))
                 return qn_fail(QUERN_UNKNOWN_ARGUMENT, "%s and %s are the same file, %s", a->tensor[k].tensor->name,
                                t->tensor->name, t->file);
     }

@@ -43,6 +43,8 @@ quern_status arrays_load(arrays *a);
 // between two, those before it are done, each whole; the message then names the one that failed and how many are done.
 quern_status arrays_store(arrays *a);
 
+// Whether two paths are one file, or would be once written.
+bool arrays_same_file(const char *a, const char *b);
 void arrays_fini(arrays *a);
 
 // The first output that holds winners' numbers (integers [rows, K]) and the one with their values, NULL without.

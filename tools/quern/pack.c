@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrays.h"
 #include "command.h"
 #include "npy.h"
 #include "reference/reference.h"
@@ -71,6 +72,12 @@ static bool parse(int argc, char **argv, const char *const *names, packing *p)
         command_usage(needed ? "%s=FILE.npy is needed" : "%s is given, and this layout or --page has none", names[i]);
         return false;
     }
+    for (size_t i = 0; i < OPERANDS; i++)
+        for (size_t k = 0; k < i; k++)
+            if (p->file[i] && p->file[k] && arrays_same_file(p->file[i], p->file[k])) {
+                command_usage("%s and %s are the same file, %s", names[k], names[i], p->file[i]);
+                return false;
+            }
     if (heads && p->page) command_usage("--page: pages of nvfp4_heads are its blocks: in [pages, entries, columns]");
     return !(heads && p->page);
 }

@@ -251,6 +251,8 @@ static int run_spec(run *r, int argc, char **argv)
         return command_usage("--device %s: auto, gpu, gpu:N, cpu and model are known", r->where);
     quern_status status = arrays_bind(argv[1], argv + 2, (size_t)argc - 2, &r->arrays);
     if (status == QUERN_OK) status = arrays_load(&r->arrays);
+    if (status == QUERN_OK && r->arrays.family->contents)
+        status = r->arrays.family->contents(&r->arrays.spec.base, r->arrays.args);
     if (status == QUERN_OK) status = execute(r);
     if (status != QUERN_OK) return command_status(status);
     list_outputs(r);
