@@ -27,7 +27,7 @@ bad '{"specs": "gate"}'
 bad '[]'
 
 # a log
-t env QUERN_LOG=compile,cache QUERN_LOG_FILE=log quern warm "$spec" 'gate E=8 K=2 in=f32' --arch sm_90a --db log.db
+t env QUERN_LOG=compile,cache QUERN_LOG_FILE=log quern warm "$spec" 'gate E=8 K=2 in=f32' --arch sm_90a --db log.db -j 1 # one at a time: the log's order is asserted
 grep -c spec= log
 printf 'host: quern,1,2,cache,info,hit kernel=x spec="source mine"\nhost: no spec\nspec="cut\n' >>log
 t quern warm --from-log log --list
