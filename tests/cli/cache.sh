@@ -25,6 +25,13 @@ t quern cache
 t_json quern cache list --db first.db --json
 t_json quern cache info --db first.db --json
 
+# A copy that was cut off at once.
+: >empty.db
+t quern cache verify empty.db
+t quern cache seal empty.db
+t quern cache import empty.db --db first.db
+rm -f empty.db
+
 # What repair is not for.
 seq 20000 >text.txt
 t quern cache repair text.txt

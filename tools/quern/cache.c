@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -301,8 +302,23 @@ static bool parse_bytes(const char *string, int64_t *bytes)
     return qn_parse_int(digits, bytes) && *bytes >= 0 && !__builtin_mul_overflow(*bytes, INT64_C(1) << shift, bytes);
 }
 
+// A copy that was cut off at its first byte: SQLite takes it for a new database.
+static bool is_empty(const char *file)
+{
+    struct stat info;
+    return !stat(file, &info) && S_ISREG(info.st_mode) && info.st_size == 0;
+}
+
+static int fail_empty(const char *file)
+{
+    return command_fail("%s is empty: no database was ever written to it, or its copy was cut off", file);
+}
+
 static int run_action(const action *a, request *r)
 {
+    if ((a->run == verify || a->run == seal) && is_empty(r->file)) return fail_empty(r->file);
+    for (int i = 0; a->run == import && i < r->file_count; i++)
+        if (is_empty(r->files[i])) return fail_empty(r->files[i]);
     if (a->needs_file && !qn_file_exists(r->file)) return command_fail("%s: there is no such database", r->file);
     if (a->run == repair) return repair(r); // what it opens cannot be opened
     qn_sqlite_options options = options_for(r->file, a->reads ? QN_SQLITE_READ_ONLY : QN_SQLITE_READ_WRITE);
