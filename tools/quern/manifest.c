@@ -123,6 +123,22 @@ static quern_status add_entry(const manifest *m, const cJSON *entry)
     return sizes ? add_ranges(m, text->valuestring, sizes, is_own) : QUERN_OK;
 }
 
+// A name in the "sizes" of the whole that no spec's family has is a slip: it would narrow nothing.
+static quern_status check_names(const manifest *m)
+{
+    const cJSON *set = cJSON_IsArray(m->sizes) ? m->sizes->child : m->sizes, *size;
+    for (; set; set = cJSON_IsArray(m->sizes) ? set->next : NULL) {
+        cJSON_ArrayForEach(size, set)
+        {
+            bool found = !cJSON_IsObject(set);
+            for (size_t i = 0; i < m->list->count && !found; i++)
+                found = has_size(m->list->item[i].family, size->string);
+            if (!found) return qn_fail(QUERN_BAD_FILE, "%s: sizes: no spec has a size \"%s\"", m->file, size->string);
+        }
+    }
+    return QUERN_OK;
+}
+
 static quern_status add_document(spec_list *list, const char *file, const cJSON *document)
 {
     static const char *const known[] = {"specs", "arch", "sizes"};
@@ -143,6 +159,7 @@ static quern_status add_document(spec_list *list, const char *file, const cJSON 
         QN_TRY(status);
         number++;
     }
+    QN_TRY(check_names(&m));
     cJSON_ArrayForEach(entry, archs)
     {
         if (!cJSON_IsString(entry)) return qn_fail(QUERN_BAD_FILE, "%s: \"arch\" is not an array of strings", file);
