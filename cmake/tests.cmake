@@ -46,6 +46,7 @@ foreach(name memory_test cache_memory_test)
   target_link_options(fault_${name} PRIVATE -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc -Wl,--wrap=free)
 endforeach()
 target_link_options(fault_resource_test PRIVATE -Wl,--wrap=time)
+target_link_options(unit_base_processors_test PRIVATE -Wl,--wrap=sched_getaffinity)
 
 include(cmake/fuzz.cmake)
 

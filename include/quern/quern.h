@@ -1063,8 +1063,9 @@ QUERN_API void quern_kernel_release(quern_kernel *kernel);
  *            `quern warm --from-log`. The callback's lines are the same without "quern,<time>,<process>,".
  * Dumps      $QUERN_DUMP=FOLDER: <entry>.<arch>.<key's hash>.cu, .cubin and .txt (options, compiler, log) of every kernel
  *            that is compiled or taken from a store, and the .cu of one that does not compile.
- * Ranges     NVTX ranges around prepare, warm, compile and load ("quern:compile <spec>"), when a tool has set
- *            NVTX_INJECTION64_PATH. Kernels are named by family and shape. None of this is on the launch path.
+ * Ranges     NVTX ranges around prepare, warm, compile and load ("quern:compile <spec>"), and around prepare's look-ups
+ *            (tuned, source, find), when a tool has set NVTX_INJECTION64_PATH. Kernels are named by family and shape.
+ *            None of this is on the launch path.
  * Lines      $QUERN_LINE_INFO=1: kernels with line information, under the root "/quern/" whatever the folder. */
 
 /* Counters, since quern_open */

@@ -50,22 +50,19 @@ QN_DEVICE void begin_first_values(const Pieces &s, const Counts &n, const u32 (&
     wgmma_commit_group();
 }
 
-// any: false when there is nothing to wait for yet. (The wait itself stays out of conditions: the compiler would give up
-// all overlap.)
-QN_DEVICE void end_first_values(const Pieces &s, Counts &n, bool any, float (&out)[kFirstColumns / 2])
+QN_DEVICE void end_first_values(const Pieces &s, Counts &n, float (&out)[kFirstColumns / 2])
 {
     wgmma_wait_group<0>();
     wgmma_fence_operand(out);
-    if (any) warp_arrive(s.value_empty + n.values % kStages * kValuePieces);
-    n.values += any;
+    warp_arrive(s.value_empty + n.values++ % kStages * kValuePieces);
 }
 
-// The wait for a block's products stands at the top of the next round, as in wgmma_rows.cuh.
+// The products of a round end in it, as in wgmma_rows.cuh.
 QN_DEVICE void attend_first(const attention_params &p, const Blocks &blocks, const Pieces &s, const Seen &seen,
                             Counts &n, Running &r, float (&out)[kFirstColumns / 2])
 {
     float x[KEYS / 2], factor[2];
-    u32 probabilities[KEYS / 16][4], next[KEYS / 16][4];
+    u32 probabilities[KEYS / 16][4];
     running_clear(r);
     wait_phase(s.query_full, n.tiles++);
     begin_scores(s, 0, n.keys, x);
@@ -73,15 +70,12 @@ QN_DEVICE void attend_first(const attention_params &p, const Blocks &blocks, con
     wgmma_fence_operand(x);
     release_keys(s, n.keys++);
     soften(p, seen, blocks.first, x, r, factor);
-    pack_probabilities(x, next, r.total);
+    pack_probabilities(x, probabilities, r.total);
     factor[0] = factor[1] = 1.f; // there is no output yet
     put_factors(s, n.steps, factor);
-    put_probabilities(s, n.steps, next);
+    put_probabilities(s, n.steps, probabilities);
 #pragma unroll 1
     for (i32 j = 1; j < blocks.count; j++) {
-        end_first_values(s, n, j > 1, out);
-        rescale(out, factor);
-        copy_probabilities(next, probabilities);
         begin_scores(s, 0, n.keys, x);
         begin_first_values(s, n, probabilities, j > 1, out);
         wgmma_wait_group<1>();
@@ -89,17 +83,17 @@ QN_DEVICE void attend_first(const attention_params &p, const Blocks &blocks, con
         release_keys(s, n.keys++);
         warp_arrive(s.probability_full + n.steps++ % 2);
         soften(p, seen, blocks.first + j * KEYS, x, r, factor);
-        pack_probabilities(x, next, r.total);
         put_factors(s, n.steps, factor);
-        put_probabilities(s, n.steps, next);
+        wgmma_fence_operand(x); // the softmax is not moved behind the wait
+        end_first_values(s, n, out);
+        pack_probabilities(x, probabilities, r.total);
+        put_probabilities(s, n.steps, probabilities);
+        rescale(out, factor);
     }
     warp_arrive(s.query_empty);
-    end_first_values(s, n, blocks.count > 1, out);
-    rescale(out, factor);
-    copy_probabilities(next, probabilities);
     warp_arrive(s.probability_full + n.steps++ % 2);
     begin_first_values(s, n, probabilities, blocks.count > 1, out);
-    end_first_values(s, n, true, out);
+    end_first_values(s, n, out);
 }
 
 QN_DEVICE void compute_first(const attention_wgmma_params &all, const Pieces &s)

@@ -215,12 +215,6 @@ QN_DEVICE void pack_probabilities(const float (&x)[KEYS / 2], u32 (&p)[KEYS / 16
     for (i32 half = 0; half < 2; half++) total[half] += parts[half][0] + parts[half][1];
 }
 
-QN_DEVICE void copy_probabilities(const u32 (&from)[KEYS / 16][4], u32 (&to)[KEYS / 16][4])
-{
-#pragma unroll
-    for (i32 i = 0; i < KEYS / 4; i++) to[i / 4][i % 4] = from[i / 4][i % 4];
-}
-
 template <i32 kCount> QN_DEVICE void rescale(float (&out)[kCount], const float (&factor)[2])
 {
     if (!__any_sync(kFullMask, factor[0] != 1.f || factor[1] != 1.f)) return;

@@ -34,23 +34,20 @@ QN_DEVICE void begin_values(const Pieces &s, const Counts &n, const u32 (&p)[KEY
     wgmma_commit_group();
 }
 
-// any: false when there is nothing to wait for yet. (The wait itself stays out of conditions: the compiler would give up
-// all overlap.)
-QN_DEVICE void end_values(const Pieces &s, Counts &n, bool any, float (&out)[DV / 2])
+QN_DEVICE void end_values(const Pieces &s, Counts &n, float (&out)[DV / 2])
 {
     wgmma_wait_group<0>();
     wgmma_fence_operand(out);
-    if (any) warp_arrive(s.value_empty + n.values % kStages);
-    n.values += any;
+    warp_arrive(s.value_empty + n.values++ % kStages);
 }
 
-// One tile. The wait for a block's products stands at the top of the next round: the compiler, which knows of nothing
-// that must come before it, would otherwise put it in front of the softmax that is to run meanwhile.
+// One tile. The products of a round end in it: only up to a wait that stands in the same stretch of code does the
+// compiler keep its hands off registers that wgmma still reads (wgmma.cuh).
 QN_DEVICE void attend_rows(const attention_params &p, const Blocks &blocks, const Pieces &s, i32 group,
                            const Seen &seen, Counts &n, Running &r, float (&out)[DV / 2])
 {
     float x[KEYS / 2], factor[2];
-    u32 probabilities[KEYS / 16][4], next[KEYS / 16][4];
+    u32 probabilities[KEYS / 16][4];
     running_clear(r);
     wait_phase(s.query_full, n.tiles++);
     begin_scores(s, group, n.keys, x);
@@ -58,13 +55,9 @@ QN_DEVICE void attend_rows(const attention_params &p, const Blocks &blocks, cons
     wgmma_fence_operand(x);
     release_keys(s, n.keys++);
     soften(p, seen, blocks.first, x, r, factor);
-    pack_probabilities(x, next, r.total);
-    factor[0] = factor[1] = 1.f; // there is no output yet
+    pack_probabilities(x, probabilities, r.total);
 #pragma unroll 1
     for (i32 j = 1; j < blocks.count; j++) {
-        end_values(s, n, j > 1, out);
-        rescale(out, factor);
-        copy_probabilities(next, probabilities);
         turn_wait(group);
         begin_scores(s, group, n.keys, x);
         begin_values(s, n, probabilities, j > 1, out);
@@ -73,14 +66,14 @@ QN_DEVICE void attend_rows(const attention_params &p, const Blocks &blocks, cons
         wgmma_fence_operand(x);
         release_keys(s, n.keys++);
         soften(p, seen, blocks.first + j * KEYS, x, r, factor);
-        pack_probabilities(x, next, r.total);
+        wgmma_fence_operand(x); // the softmax is not moved behind the wait
+        end_values(s, n, out);
+        rescale(out, factor);
+        pack_probabilities(x, probabilities, r.total);
     }
     warp_arrive(s.query_empty);
-    end_values(s, n, blocks.count > 1, out);
-    rescale(out, factor);
-    copy_probabilities(next, probabilities);
     begin_values(s, n, probabilities, blocks.count > 1, out);
-    end_values(s, n, true, out);
+    end_values(s, n, out);
 }
 
 QN_DEVICE void compute_rows(const attention_wgmma_params &all, const Pieces &s, i32 group)

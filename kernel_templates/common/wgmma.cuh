@@ -8,6 +8,8 @@
 //     wgmma_commit_group(); wgmma_wait_group<0>();     only now may d, a and the operands' memory be touched
 // d and a stay the same arrays, alive, from issue to wait; only wgmmas of one shape on one d may follow each other
 // without a fence. Shared operands that threads wrote need fence_proxy_async_shared and a barrier first.
+// The wait has to stand in the same stretch of code as the wgmma, not behind the jump back of a loop: ptxas (13.0) forgets
+// there that the registers of a are still read, and gives them to something else at once (tools/wgmma_registers.py).
 //
 // Thread T of the warpgroup, warp w = T / 32, lane t, g = t / 4, q = t % 4:
 //     d[r]                 row 16w + g + 8 (r / 2 % 2), column 2q + r % 2 + 8 (r / 4); f16: word j has d[2j], d[2j + 1]

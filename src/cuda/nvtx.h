@@ -11,6 +11,7 @@ typedef struct qn_nvtx {
 
 // The tool of this library, loaded once a process; NULL: there is none, or it wants no ranges. file may be NULL.
 const qn_nvtx *qn_nvtx_load(const char *file);
+void qn_nvtx_replace(const qn_nvtx *ranges); // the bench: ranges of querns opened from now on; NULL goes back
 
 // A range on this thread: "<prefix><name>". Nothing happens without a tool.
 void qn_nvtx_push(const qn_nvtx *nvtx, const char *prefix, const char *name);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // All kernels of a plan, each distinct one once, compiled side by side; and the choice of the target architecture for a
 // device. Called by prepare.c, warm.c and custom.c.
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/processors.h"
 #include "runtime/private.h"
 
 enum { WORKER_STACK_BYTES = 16 << 20 }; // the compiler runs on it
@@ -91,9 +91,8 @@ static void *work_on(void *user)
 static size_t thread_count(const quern *q, const qn_batch *batch)
 {
     size_t missing = 0, allowed = (size_t)q->compile_threads;
-    cpu_set_t processors;
     for (size_t i = 0; i < batch->count; i++) missing += !batch->work[i].entry;
-    if (!allowed) allowed = sched_getaffinity(0, sizeof processors, &processors) ? 1 : (size_t)CPU_COUNT(&processors);
+    if (!allowed) allowed = qn_processors();
     return missing < allowed ? missing : allowed;
 }
 

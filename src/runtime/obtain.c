@@ -25,8 +25,11 @@ quern_status qn_work_init(quern *q, qn_work *work, const qn_kernel_plan *plan, c
                           const char *spec_text)
 {
     memset(work, 0, sizeof *work);
-    QN_TRY(qn_kernel_source(q, plan, arch, &work->source));
-    return finish_init(q, work, plan->entry, arch, spec_text);
+    qn_nvtx_push(q->nvtx, "quern:source ", plan->entry);
+    quern_status status = qn_kernel_source(q, plan, arch, &work->source);
+    if (status == QUERN_OK) status = finish_init(q, work, plan->entry, arch, spec_text);
+    qn_nvtx_pop(q->nvtx);
+    return status;
 }
 
 quern_status qn_work_init_source(quern *q, qn_work *work, const char *source, const char *entry,

@@ -167,7 +167,9 @@ static quern_status ask(quern *q, qn_process *process, size_t index, qn_work *wo
     }
     search s = {.q = q, .work = work};
     quern_record wanted = record_of(work, toolchain);
+    qn_nvtx_push(q->nvtx, "quern:find ", work->entry_name);
     quern_status status = store->get(store->self, &wanted, toolchain, on_found, &s);
+    qn_nvtx_pop(q->nvtx);
     if (s.entry) {
         s.entry->store = index;
         s.entry->image.origin = index < q->sealed_count ? QUERN_ORIGIN_SEALED : QUERN_ORIGIN_USER;
@@ -258,7 +260,9 @@ static void read_tuned(quern *q, qn_process *process, size_t index, const char *
     quern_store *store = store_at(q, process, index);
     if (!store || (index == q->sealed_count && !process->user_is_sqlite)) return; // a caller's store has none
     if (is_left_alone(process, index)) return;
+    qn_nvtx_push(q->nvtx, "quern:tuned ", spec_text);
     quern_status status = qn_sqlite_tune_read(store, spec_text, QN_TUNE_BEST, list);
+    qn_nvtx_pop(q->nvtx);
     if (status == QUERN_OK) return;
     leave_alone_if_busy(q, process, index, status);
     qn_warn_once(q, warning_of(q, index), "cache",

@@ -6,6 +6,10 @@ t quern warm
 t quern warm --frobnicate
 t quern warm -x
 t quern warm --arch
+t quern warm 'gate E=8 K=2 in=f32' --N 1 --N 2
+t quern warm 'gate E=8 K=2 in=f32' --arch sm_80 --arch sm_90a
+t quern warm 'gate E=8 K=2 in=f32' -j 1 --jobs 2
+t quern show plan 'gate E=8 K=2 in=f32' --N 1 --N=2
 t quern warm --json=yes 'softmax_topk V=16 K=4 in=f32'
 t quern warm -j 0 'softmax_topk V=16 K=4 in=f32'
 t quern warm -j many 'softmax_topk V=16 K=4 in=f32'

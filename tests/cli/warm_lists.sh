@@ -7,7 +7,21 @@ cat >ranges.json <<END
 END
 t quern warm @ranges.json --db ranges.db -j 1
 t quern warm @ranges.json --db ranges.db --shard 1/2
-t quern warm @ranges.json --N 3 --list # the manifest's own ranges stay
+t quern warm @ranges.json --list
+t quern warm @ranges.json --N 3 --list                                # the command line's sizes win,
+t quern warm @ranges.json --N 3 --rows 5 --arch sm_86 --list          # and make two ranges of a spec one
+t quern warm @ranges.json --N 3 --rows 5 --arch sm_90a --db win.db -j 1
+t quern warm @ranges.json --list --shard 1/4
+t quern warm @ranges.json --list --shard 9/10
+t quern warm @ranges.json --list --shard 10/10
+t_json quern warm @ranges.json --list --shard 1/4 --json
+sqlite3 :memory: "SELECT json_extract(CAST(readfile('$TMPDIR/out') AS TEXT), '\$.specs')"
+t quern warm "$spec" --list --shard 0/2 # what is dealt out are pairs with architectures
+quern warm @ranges.json --list >again.txt
+t quern warm @again.txt --list # a list has its ranges; its architectures are a comment
+for line in "$spec [rows 1..4" "$spec [rows 1..4] lse=1" "$spec [rows]" "$spec [rows 1..4, rows 5]" "$spec [rows 4..1]" "$spec [N 1]" "$spec [rows some]"; do
+    t quern warm "$line" --list
+done
 t quern warm "$spec" --arch sm_90a --rows 1..4 --db rows.db
 t quern warm "$spec" --arch sm_90a --rows 5 --list --db rows.db
 t quern warm "$spec" --arch sm_90a --rows 4..1 --db rows.db
@@ -24,6 +38,8 @@ bad '{"specs": [{"spec": "gate E=8 K=2 in=f32", "sizes": {"N": [1.5, 2]}}]}'
 bad '{"specs": [{"spec": "gate E=8 K=2 in=f32", "sizes": 7}]}'
 bad '{"specs": ["gate E=8 K=2 in=f32"], "sizes": {"rows": [1, 2]}}'
 bad '{"specs": [7]}'
+bad '{"specs": ["gate E=8 K=2 in=f32"], "specs": ["gate E=8 K=4 in=f32"]}'
+bad '{"specs": [{"spec": "gate E=8 K=2 in=f32", "sizes": {"N": [1, 2], "N": [3, 4]}}]}'
 bad '{"specs": "gate"}'
 bad '[]'
 

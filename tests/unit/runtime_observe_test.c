@@ -492,6 +492,7 @@ static void a_tool_gets_ranges_around_what_is_slow_and_none_around_launches(void
     quern_op *op = prepare(q);
 
     assert_non_null(strstr(text(), "+quern:prepare softmax_topk V=1000 K=8 in=f32;"));
+    assert_non_null(strstr(text(), "+quern:source softmax_topk_V1000_K8_f32"));
     assert_non_null(strstr(text(), "+quern:compile softmax_topk V=1000 K=8 in=f32;-;"));
     assert_non_null(strstr(text(), "+quern:load "));
     assert_int_equal(count_of(text(), "+"), count_of(text(), "-;"));

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "bench_phases.h"
 #include "ops/family.h"
 
 enum { SAMPLES = 9 };
@@ -49,6 +50,22 @@ static quern_status give_workspace(first *f)
     return quern_workspace_init(f->op, f->args.workspace, f->args.workspace_bytes, f->stream);
 }
 
+// Time since *mark, which moves on.
+static double lap(double *mark)
+{
+    double before = *mark;
+    *mark = command_seconds();
+    return (*mark - before) * 1e3;
+}
+
+// What prepare's own ranges and driver calls have taken so far.
+static double known_parts(void)
+{
+    double ms = 0;
+    for (int i = FIRST_DATABASE; i < FIRST_PLAN; i++) ms += bench_phases_ms((first_phase)i);
+    return ms;
+}
+
 // From opening the library to the finished launch. What belongs to any CUDA program is done before.
 static quern_status sample(first *f, const quern_softmax_topk_spec *spec, const char *db, double *ms)
 {
@@ -56,13 +73,19 @@ static quern_status sample(first *f, const quern_softmax_topk_spec *spec, const 
     options.cache_file = db;
     QN_TRY(allocate_row(f, spec));
     DEVICE_TRY(&f->device, cuStreamCreate, &f->stream, CU_STREAM_NON_BLOCKING);
-    double start = command_seconds();
+    bench_phases_watch(f->device.driver);
+    double start = command_seconds(), mark = start;
     QN_TRY(quern_open(&options, &f->q));
+    bench_phases_add(FIRST_OPEN, lap(&mark));
     QN_TRY(quern_prepare(f->q, &spec->base, f->device.ordinal, &f->op));
+    bench_phases_add(FIRST_PLAN, lap(&mark) - known_parts());
     QN_TRY(give_workspace(f));
+    bench_phases_add(FIRST_WORKSPACE, lap(&mark));
     QN_TRY(quern_softmax_topk(f->op, &f->args, f->stream));
+    bench_phases_add(FIRST_PATH, lap(&mark) - bench_phases_ms(FIRST_LAUNCH));
     DEVICE_TRY(&f->device, cuStreamSynchronize, f->stream);
-    *ms = (command_seconds() - start) * 1e3;
+    bench_phases_add(FIRST_WAIT, lap(&mark));
+    *ms = (mark - start) * 1e3;
     return QUERN_OK;
 }
 
@@ -85,6 +108,26 @@ static quern_status one_sample(const char *spec_text, const char *db, int ordina
     return status;
 }
 
+static void print_sample(bool json, double ms, uint64_t compiled)
+{
+    static const table_column columns[] = {
+        {"part", "part", TABLE_TEXT, 0}, {"ms", "ms", TABLE_REAL, 3}, {"times", "times", TABLE_INT, 0}};
+    table *t = table_create(columns, QN_COUNT(columns));
+    const first_part *parts = bench_phases_all();
+    for (int i = 0; i < FIRST_PHASES; i++) table_add(t, parts[i].name, parts[i].ms, (int64_t)parts[i].count);
+    if (json) {
+        cJSON *document = cJSON_CreateObject();
+        cJSON_AddNumberToObject(document, "ms", bench_rounded(ms));
+        cJSON_AddNumberToObject(document, "compiled", (double)compiled);
+        cJSON_AddItemToObject(document, "parts", table_json(t));
+        json_print(document);
+    } else {
+        printf("%.3f ms over cuInit and context, %llu kernels compiled\n\n", ms, (unsigned long long)compiled);
+        table_print(t);
+    }
+    table_destroy(t);
+}
+
 int bench_first_launch(int argc, char **argv)
 {
     bool json = false;
@@ -105,10 +148,7 @@ int bench_first_launch(int argc, char **argv)
     const char *spec = argc > 1 ? argv[1] : "softmax_topk V=1024 K=8 in=bf16";
     quern_status status = one_sample(spec, db, ordinal, &ms, &compiled);
     if (status != QUERN_OK) return command_status(status);
-    if (json)
-        printf("{\"ms\": %.3f, \"compiled\": %llu}\n", ms, (unsigned long long)compiled);
-    else
-        printf("%.3f ms over cuInit and context, %llu kernels compiled\n", ms, (unsigned long long)compiled);
+    print_sample(json, ms, compiled);
     return COMMAND_OK;
 }
 
@@ -145,9 +185,31 @@ static quern_status start(char *const *argv, pid_t *child, int *descriptor)
     return QUERN_OK;
 }
 
-static quern_status sample_process(const bench *b, const runtime_case *c, const char *db, double *ms)
+// The whole and its parts, of each process.
+typedef struct samples {
+    double ms[SAMPLES], part[FIRST_PHASES][SAMPLES];
+    int times[FIRST_PHASES];
+} samples;
+
+static quern_status take(const cJSON *document, int i, samples *s)
 {
-    char where[16], answer[256];
+    const cJSON *number = cJSON_GetObjectItem(document, "ms"), *compiled = cJSON_GetObjectItem(document, "compiled");
+    const cJSON *parts = cJSON_GetObjectItem(document, "parts");
+    if (!cJSON_IsNumber(number) || !cJSON_IsNumber(compiled) || compiled->valuedouble != 0 ||
+        cJSON_GetArraySize(parts) != FIRST_PHASES)
+        return qn_fail(QUERN_INTERNAL, "a first launch on a warm database answered something else");
+    s->ms[i] = number->valuedouble;
+    for (int p = 0; p < FIRST_PHASES; p++) {
+        const cJSON *part = cJSON_GetArrayItem(parts, p);
+        s->part[p][i] = cJSON_GetNumberValue(cJSON_GetObjectItem(part, "ms"));
+        s->times[p] = (int)cJSON_GetNumberValue(cJSON_GetObjectItem(part, "times"));
+    }
+    return QUERN_OK;
+}
+
+static quern_status sample_process(const bench *b, const runtime_case *c, const char *db, int i, samples *s)
+{
+    char where[16], answer[4096];
     char *const argv[] = {
         "quern", "bench", "first-launch", (char *)c->spec_text, "--db", (char *)db, "--device", where, "--json", NULL};
     pid_t child;
@@ -160,19 +222,25 @@ static quern_status sample_process(const bench *b, const runtime_case *c, const 
     }
     QN_TRY(status);
     cJSON *document = cJSON_Parse(answer);
-    const cJSON *number = cJSON_GetObjectItem(document, "ms"), *compiled = cJSON_GetObjectItem(document, "compiled");
-    if (!cJSON_IsNumber(number) || !cJSON_IsNumber(compiled) || compiled->valuedouble != 0)
-        status = qn_fail(QUERN_INTERNAL, "a first launch on a warm database answered '%s'", answer);
-    else
-        *ms = number->valuedouble;
+    status = take(document, i, s);
+    if (status != QUERN_OK) status = qn_fail_in(status, "%.200s", answer);
     cJSON_Delete(document);
     return status;
 }
 
 quern_status bench_first(const bench *b, const runtime_case *c, const char *db, table *t)
 {
-    double samples[SAMPLES];
-    for (int i = 0; i < SAMPLES; i++) QN_TRY(sample_process(b, c, db, &samples[i]));
-    bench_runtime_add(t, "first launch of a process, warm database", qn_timing_summary(samples, SAMPLES), "ms");
+    samples s;
+    const first_part *parts = bench_phases_all();
+    for (int i = 0; i < SAMPLES; i++) QN_TRY(sample_process(b, c, db, i, &s));
+    bench_runtime_add(t, "first launch of a process, warm database", qn_timing_summary(s.ms, SAMPLES), "ms");
+    for (int p = 0; p < FIRST_PHASES; p++) {
+        char what[80];
+        if (s.times[p] > 1)
+            snprintf(what, sizeof what, "  of it: %s, %d times", parts[p].name, s.times[p]);
+        else
+            snprintf(what, sizeof what, "  of it: %s", parts[p].name);
+        bench_runtime_add(t, what, qn_timing_summary(s.part[p], SAMPLES), "ms");
+    }
     return QUERN_OK;
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's time for a look-up and for a launch (bench.h). Measured on the host's clock in batches that begin with an
-// empty stream and are far shorter than the driver's queue, so that nothing waits for the GPU. Batches of what is
-// compared alternate.
+// The host's time for a look-up and for a launch (bench.h), on the host's clock. Launches are far fewer between two waits
+// than the driver's queue holds, so that nothing waits for the GPU. What is compared alternates in short blocks, and is
+// compared block by block: the driver's own time drifts by more than what Quern adds.
 #include <string.h>
 
 #include "bench.h"
 #include "runtime/runtime.h"
 
-enum { LOOKUPS = 2000, LAUNCHES = 64, KINDS = 3 };
+enum { LOOKUPS = 2000 };
+enum { KINDS = 3, BLOCK = 8, PAIRS = 16 }; // launches of a block; blocks of each kind between two waits
 
 // ---- look-up
 
@@ -156,42 +157,60 @@ static quern_status prepare(launch_case *c)
     return prepare_bare(c, sizes);
 }
 
-// kind 0: through Quern; 1, 2: bare, by either handle.
-static quern_status one_batch(launch_case *c, int kind, double *ns)
+// kind 0: through Quern; 1, 2: bare, by either handle. Time of a launch.
+static quern_status one_block(launch_case *c, int kind, double *ns)
 {
     const device *d = &c->bench->device;
     void *parameters[1] = {c->launch.params};
-    DEVICE_TRY(d, cuStreamSynchronize, c->bench->stream);
     double start = command_seconds();
-    for (int i = 0; i < LAUNCHES; i++) {
+    for (int i = 0; i < BLOCK; i++) {
         if (kind == 0) {
             QN_TRY(quern_launch_args(c->op, (const quern_args *)c->args, c->bench->stream));
         } else {
             DEVICE_TRY(d, cuLaunchKernelEx, &c->config, c->functions[kind - 1], parameters, NULL);
         }
     }
-    *ns = (command_seconds() - start) / LAUNCHES * 1e9;
+    *ns = (command_seconds() - start) / BLOCK * 1e9;
     return QUERN_OK;
 }
 
-// What quern adds is taken round by round, since the driver's own time drifts by more than that.
+// From an empty stream: blocks of each kind in turn, a b c c b a a b c …, so that each comes as often before as after the
+// others. *ns: the medians of the kinds; *more: of the differences within a turn.
+static quern_status one_round(launch_case *c, double ns[KINDS], double more[KINDS])
+{
+    double block[KINDS][PAIRS], over[PAIRS];
+    DEVICE_TRY(&c->bench->device, cuStreamSynchronize, c->bench->stream);
+    for (int i = 0; i < PAIRS; i++)
+        for (int k = 0; k < KINDS; k++) {
+            int kind = i % 2 ? KINDS - 1 - k : k;
+            QN_TRY(one_block(c, kind, &block[kind][i]));
+        }
+    for (int kind = 1; kind < KINDS; kind++) {
+        for (int i = 0; i < PAIRS; i++) over[i] = block[0][i] - block[kind][i];
+        more[kind] = qn_timing_summary(over, PAIRS).median_us;
+    }
+    for (int kind = 0; kind < KINDS; kind++) ns[kind] = qn_timing_summary(block[kind], PAIRS).median_us;
+    return QUERN_OK;
+}
+
 static quern_status measure(launch_case *c, table *t)
 {
     static const char *const names[KINDS] = {"launch through quern", "bare cuLaunchKernelEx, CUfunction",
                                              "bare cuLaunchKernelEx, CUkernel"};
     static const char *const over[KINDS] = {NULL, "launch over bare, CUfunction", "launch over bare, CUkernel"};
-    static double samples[KINDS][QN_TIMING_MAX_REPEATS], more[KINDS][QN_TIMING_MAX_REPEATS];
+    static double samples[KINDS][QN_TIMING_MAX_REPEATS], mores[KINDS][QN_TIMING_MAX_REPEATS];
     size_t rounds = (size_t)c->bench->repeats;
-    double ns;
-    for (int kind = 0; kind < KINDS; kind++) QN_TRY(one_batch(c, kind, &ns)); // not measured
+    double ns[KINDS], more[KINDS];
+    QN_TRY(one_round(c, ns, more)); // not measured
     for (size_t i = 0; i < rounds; i++) {
-        for (int kind = 0; kind < KINDS; kind++) QN_TRY(one_batch(c, kind, &samples[kind][i]));
-        for (int kind = 1; kind < KINDS; kind++) more[kind][i] = samples[0][i] - samples[kind][i];
+        QN_TRY(one_round(c, ns, more));
+        for (int kind = 0; kind < KINDS; kind++) samples[kind][i] = ns[kind];
+        for (int kind = 1; kind < KINDS; kind++) mores[kind][i] = more[kind];
     }
     for (int kind = 0; kind < KINDS; kind++)
         bench_runtime_add(t, names[kind], qn_timing_summary(samples[kind], rounds), "ns");
     for (int kind = 1; kind < KINDS; kind++)
-        bench_runtime_add(t, over[kind], qn_timing_summary(more[kind], rounds), "ns");
+        bench_runtime_add(t, over[kind], qn_timing_summary(mores[kind], rounds), "ns");
     DEVICE_TRY(&c->bench->device, cuStreamSynchronize, c->bench->stream);
     return QUERN_OK;
 }

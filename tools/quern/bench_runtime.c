@@ -12,8 +12,9 @@
 
 static const char text[] =
     "prepare     a look-up that finds the op in memory, and its release\n"
-    "launch      the host's time for a launch, beside bare cuLaunchKernelEx calls of the same kernel\n"
-    "first       new process, warm database: open, prepare, launch, wait, over cuInit and context\n"
+    "launch      the host's time for a launch, beside bare cuLaunchKernelEx calls of the same kernel; \"over\" is the\n"
+    "            difference of neighbouring blocks of launches\n"
+    "first       new process, warm database: open, prepare, launch, wait, over cuInit and context; and its parts\n"
     "compile     every kernel of the specs, without a database\n"
     "Times are medians with the tenth and ninetieth percentile. Without a GPU: compile times only.\n";
 

@@ -152,6 +152,15 @@ static bool store_repeat(const command_option *option, const char *value)
     return true;
 }
 
+// Given twice, one of two values would be dropped without a word.
+static bool is_repeated(const command_option *option, bool *given)
+{
+    bool again = *given && option->value && option->type != COMMAND_REPEAT;
+    *given = true;
+    if (again) command_usage("--%s is given twice", option->name);
+    return again;
+}
+
 static bool store_option(const command_option *option, const char *value)
 {
     switch (option->type) {
@@ -195,6 +204,7 @@ bool command_parse(const command_syntax *syntax, int *argc, char **argv, int *ex
 {
     struct option longs[MAX_OPTIONS + 2];
     char shorts[2 * MAX_OPTIONS + 4];
+    bool given[MAX_OPTIONS] = {false};
     remember_name(syntax->usage, argv[0]);
     *exit_status = COMMAND_USAGE;
     if (option_count(syntax->options) > MAX_OPTIONS) return false;
@@ -212,7 +222,7 @@ bool command_parse(const command_syntax *syntax, int *argc, char **argv, int *ex
             report_bad_option(code, argv);
             return false;
         }
-        if (!store_option(option, optarg)) return false;
+        if (is_repeated(option, &given[option - syntax->options]) || !store_option(option, optarg)) return false;
     }
     int operands = *argc - optind;
     memmove(argv + 1, argv + optind, sizeof *argv * (size_t)operands);

@@ -7,7 +7,7 @@
 //    "sizes": {"N": [1, 512]}}
 //
 // "sizes" beside "specs" is for every spec whose family has all of its names and that has no sizes of its own. Several
-// ranges make the spec an entry for each.
+// ranges make the spec an entry for each. A key that is given twice is an error.
 #include <math.h>
 #include <string.h>
 
@@ -139,6 +139,18 @@ static quern_status check_names(const manifest *m)
     return QUERN_OK;
 }
 
+// JSON readers differ in which of two values they take: neither is right.
+static quern_status check_once(const cJSON *object, const char *file)
+{
+    for (const cJSON *a = object->child; a; a = a->next) {
+        QN_TRY(check_once(a, file)); // cJSON bounds the depth
+        for (const cJSON *b = a->string ? a->next : NULL; b; b = b->next)
+            if (!strcmp(a->string, b->string))
+                return qn_fail(QUERN_BAD_FILE, "%s: the key \"%s\" is given twice in one object", file, a->string);
+    }
+    return QUERN_OK;
+}
+
 static quern_status add_document(spec_list *list, const char *file, const cJSON *document)
 {
     static const char *const known[] = {"specs", "arch", "sizes"};
@@ -172,7 +184,8 @@ quern_status spec_list_add_manifest(spec_list *list, const char *file)
 {
     cJSON *document = NULL;
     QN_TRY(spec_list_read_json(file, &document));
-    quern_status status = add_document(list, file, document);
+    quern_status status = check_once(document, file);
+    if (status == QUERN_OK) status = add_document(list, file, document);
     cJSON_Delete(document);
     return status;
 }

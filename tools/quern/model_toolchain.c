@@ -16,6 +16,7 @@
 
 #include "base/key.h"
 #include "base/path.h"
+#include "base/processors.h"
 #include "model_files.h"
 #include "model_private.h"
 
@@ -186,8 +187,8 @@ quern_status model_toolchain_open(model_toolchain *chain, const model_settings *
     chain->build = settings->build;
     chain->cap_bytes = settings->cap_bytes;
     chain->progress = settings->progress;
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    chain->jobs_limit = processors < 1 ? 1 : processors > MODEL_MAX_JOBS ? MODEL_MAX_JOBS : (int)processors;
+    size_t processors = qn_processors();
+    chain->jobs_limit = processors > MODEL_MAX_JOBS ? MODEL_MAX_JOBS : (int)processors;
     QN_TRY(model_files_folder(settings->templates, &chain->folder));
     QN_TRY(model_files_cache(settings->cache, &chain->cache, &chain->cache_is_temporary));
     QN_TRY(find_compiler(chain, settings->compiler));

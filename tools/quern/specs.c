@@ -10,7 +10,7 @@
 
 quern_status spec_list_add_text(spec_list *list, const char *text)
 {
-    spec_item item = {.has_range = false};
+    spec_item item = {.narrowed = 0};
     QN_TRY(quern_spec_parse(text, &item.spec));
     QN_TRY(quern_spec_format(&item.spec.base, item.text, sizeof item.text));
     QN_TRY(qn_family_find(item.spec.base.family, &item.family));
@@ -42,6 +42,19 @@ void spec_list_add_arch(spec_list *list, const char *arch)
     qn_text_putf(&list->archs, "%s%s", list->archs.length ? "," : "", arch);
 }
 
+void spec_list_unite(spec_list *list)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        size_t same = 0;
+        while (same < kept && (strcmp(list->item[same].text, list->item[i].text) != 0 ||
+                               strcmp(list->item[same].range, list->item[i].range) != 0))
+            same++;
+        if (same == kept) list->item[kept++] = list->item[i];
+    }
+    list->count = kept;
+}
+
 // ---- ranges of sizes
 
 static void put_size(unsigned char *sizes, const qn_field *size, int64_t value)
@@ -49,11 +62,17 @@ static void put_size(unsigned char *sizes, const qn_field *size, int64_t value)
     memcpy(sizes + size->offset, &value, sizeof value);
 }
 
+static int64_t get_size(const unsigned char *sizes, const qn_field *size)
+{
+    int64_t value;
+    memcpy(&value, sizes + size->offset, sizeof value);
+    return value;
+}
+
 static void open_range(spec_item *item)
 {
     const qn_family *family = item->family;
-    if (item->has_range) return;
-    item->has_range = true;
+    if (item->narrowed) return;
     memcpy(item->from, &family->sizes_bytes, sizeof family->sizes_bytes);
     memcpy(item->to, &family->sizes_bytes, sizeof family->sizes_bytes);
     for (size_t i = 0; i < family->size_count; i++) {
@@ -62,32 +81,48 @@ static void open_range(spec_item *item)
     }
 }
 
-quern_status spec_item_narrow(spec_item *item, const char *name, int64_t from, int64_t to)
+// "rows 1..64, N 2", of the sizes that have a range.
+static void write_range(spec_item *item)
 {
-    const qn_family *family = item->family;
-    qn_text known = QN_TEXT_INIT;
-    for (size_t i = 0; i < family->size_count; i++) {
-        const qn_field *size = &family->sizes[i];
-        qn_text_putf(&known, "%s%s", i ? ", " : "", size->name);
-        if (strcmp(size->name, name) != 0) continue;
-        qn_text_fini(&known);
-        if (from < size->min || to > size->max || from > to)
-            return qn_fail(QUERN_BAD_SIZE, "%s %lld..%lld: a range inside %lld..%lld is needed", name, (long long)from,
-                           (long long)to, (long long)size->min, (long long)size->max);
-        open_range(item);
-        put_size(item->from, size, from);
-        put_size(item->to, size, to);
-        size_t used = strlen(item->range);
-        used += (size_t)snprintf(item->range + used, sizeof item->range - used, "%s%s %lld", used ? ", " : "", name,
-                                 (long long)from);
+    size_t used = 0;
+    *item->range = 0;
+    for (size_t i = 0; i < item->family->size_count && used < sizeof item->range; i++) {
+        const qn_field *size = &item->family->sizes[i];
+        int64_t from = get_size(item->from, size), to = get_size(item->to, size);
+        if (!(item->narrowed >> i & 1)) continue;
+        used += (size_t)snprintf(item->range + used, sizeof item->range - used, "%s%s %lld", used ? ", " : "",
+                                 size->name, (long long)from);
         if (to != from && used < sizeof item->range)
-            snprintf(item->range + used, sizeof item->range - used, "..%lld", (long long)to);
-        return QUERN_OK;
+            used += (size_t)snprintf(item->range + used, sizeof item->range - used, "..%lld", (long long)to);
     }
+}
+
+static quern_status unknown_size(const qn_family *family, const char *name)
+{
+    qn_text known = QN_TEXT_INIT;
+    for (size_t i = 0; i < family->size_count; i++) qn_text_putf(&known, "%s%s", i ? ", " : "", family->sizes[i].name);
     quern_status status =
         qn_fail(QUERN_UNKNOWN_ARGUMENT, "%s has no size \"%s\"; it has %s", family->name, name, qn_text_string(&known));
     qn_text_fini(&known);
     return status;
+}
+
+quern_status spec_item_narrow(spec_item *item, const char *name, int64_t from, int64_t to)
+{
+    const qn_family *family = item->family;
+    size_t at = 0;
+    while (at < family->size_count && strcmp(family->sizes[at].name, name) != 0) at++;
+    if (at == family->size_count) return unknown_size(family, name);
+    const qn_field *size = &family->sizes[at];
+    if (from < size->min || to > size->max || from > to)
+        return qn_fail(QUERN_BAD_SIZE, "%s %lld..%lld: a range inside %lld..%lld is needed", name, (long long)from,
+                       (long long)to, (long long)size->min, (long long)size->max);
+    open_range(item);
+    item->narrowed |= 1u << at;
+    put_size(item->from, size, from);
+    put_size(item->to, size, to);
+    write_range(item);
+    return QUERN_OK;
 }
 
 quern_status spec_parse_range(const char *name, const char *text, int64_t *from, int64_t *to)
@@ -100,10 +135,43 @@ quern_status spec_parse_range(const char *name, const char *text, int64_t *from,
         first[length] = 0;
         if (qn_parse_int(first, from) && (dots ? qn_parse_int(dots + 2, to) : (*to = *from, true))) return QUERN_OK;
     }
-    return qn_fail(QUERN_BAD_VALUE, "--%s %s: a number or a range, 1..64, is needed", name, text);
+    return qn_fail(QUERN_BAD_VALUE, "%s %s: a number or a range, 1..64, is needed", name, text);
 }
 
-// ---- one a line: '#' begins a comment, empty lines are passed over
+// ---- one a line: '#' begins a comment, empty lines are passed over; "gate E=8 K=2 in=f32 [N 1..64]" has a range
+
+// "N 1..64, …", of the item that was added last.
+static quern_status add_ranges(spec_list *list, char *ranges)
+{
+    spec_item *item = &list->item[list->count - 1];
+    for (char *word; (word = strsep(&ranges, ","));) {
+        char name[32], text[64];
+        int64_t from, to;
+        uint32_t before = item->narrowed;
+        if (sscanf(word, " %31s %63s", name, text) != 2)
+            return qn_fail(QUERN_BAD_SYNTAX, "\"%s\": a size and its range are needed, as in [rows 1..64]", word);
+        QN_TRY(spec_parse_range(name, text, &from, &to));
+        QN_TRY(spec_item_narrow(item, name, from, to));
+        if (item->narrowed == before) return qn_fail(QUERN_BAD_SYNTAX, "[%s ...]: the size is given twice", name);
+    }
+    return QUERN_OK;
+}
+
+// A spec, and in brackets the ranges of sizes that `quern warm --list` prints with it.
+static quern_status add_entry(spec_list *list, const char *text)
+{
+    const char *open = strchr(text, '['), *close = open ? strchr(open, ']') : NULL;
+    if (!open) return spec_list_add_text(list, text);
+    if (!close || close[1 + strspn(close + 1, " \t")])
+        return qn_fail(QUERN_BAD_SYNTAX, "\"%s\": the last word is to be ranges of sizes, [rows 1..64]", open);
+    char *spec = qn_strdup(text);
+    if (!spec) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory");
+    spec[open - text] = spec[close - text] = 0;
+    quern_status status = spec_list_add_text(list, spec);
+    if (status == QUERN_OK) status = add_ranges(list, spec + (open - text) + 1);
+    free(spec);
+    return status;
+}
 
 static quern_status add_lines(spec_list *list, const char *file, char *content)
 {
@@ -112,7 +180,7 @@ static quern_status add_lines(spec_list *list, const char *file, char *content)
         number++;
         line[strcspn(line, "#\r")] = 0;
         if (line[strspn(line, " \t")] == 0) continue;
-        quern_status status = spec_list_add_text(list, line + strspn(line, " \t"));
+        quern_status status = add_entry(list, line + strspn(line, " \t"));
         if (status != QUERN_OK) return qn_fail_in(status, "%s:%d", file, number);
     }
     return QUERN_OK;
@@ -126,7 +194,7 @@ static bool is_log(const char *content)
 
 quern_status spec_list_add(spec_list *list, const char *operand)
 {
-    if (operand[0] != '@') return spec_list_add_text(list, operand);
+    if (operand[0] != '@') return add_entry(list, operand);
     const char *file = operand + 1, *dot = strrchr(file, '.');
     if (dot && strcmp(dot, ".json") == 0) return spec_list_add_manifest(list, file);
     qn_text content = QN_TEXT_INIT;

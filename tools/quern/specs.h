@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of specs from the command line: SPEC, @FILE with one a line, a log of $QUERN_LOG as @FILE or --from-log FILE,
+// Lists of specs from the command line: SPEC or SPEC [rows 1..64], @FILE with one a line, a log of $QUERN_LOG as @FILE or --from-log FILE,
 // @FILE.json, a manifest, and --from config.json, a model's published configuration. Used by warm and tune.
 //
 //   specs.c         one spec a line, ranges of sizes
@@ -18,8 +18,10 @@ typedef struct spec_item {
     quern_any_spec spec;
     char text[512]; // canonical
     const qn_family *family;
-    bool has_range;  // only sizes from … to, both structures of the family's
-    char range[160]; // "rows 1..64"; "" without
+    uint32_t
+        narrowed; // bit i: size i of the family has a range. 0: all sizes; else only from … to, both structures of the
+                  // family's
+    char range[320]; // "rows 1..64"; "" without
     _Alignas(16) unsigned char from[128], to[128];
 } spec_item;
 
@@ -54,11 +56,13 @@ void spec_list_fini(spec_list *list);
 
 quern_status spec_list_add_text(spec_list *list, const char *text); // one spec, without a range
 bool spec_list_has(const spec_list *list, const char *text);        // canonical text
+void spec_list_unite(spec_list *list);                              // of equal entries the first stays
 void spec_list_add_arch(spec_list *list, const char *arch);         // once
 quern_status spec_list_add_manifest(spec_list *list, const char *file);
 quern_status spec_list_read_json(const char *file, cJSON **document);
 
-// Narrows an item to sizes from … to of one name; UNKNOWN_ARGUMENT, BAD_SIZE name it and what is allowed.
+// Narrows an item to sizes from … to of one name, in place of a range of that name; UNKNOWN_ARGUMENT, BAD_SIZE name it and
+// what is allowed.
 quern_status spec_item_narrow(spec_item *item, const char *size, int64_t from, int64_t to);
 // "1..64" or "8": BAD_VALUE.
 quern_status spec_parse_range(const char *name, const char *text, int64_t *from, int64_t *to);

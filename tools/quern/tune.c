@@ -3,11 +3,11 @@
 #include "tune.h"
 
 #include <math.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/path.h"
+#include "base/processors.h"
 
 static const char text[] =
     "Finds the fastest configuration of each spec for each range of sizes on this GPU, checks it against\n"
@@ -43,12 +43,6 @@ static bool parse_seconds(const char *word, double *seconds)
     if (!qn_parse_real(number, seconds) || !isfinite(*seconds)) return false;
     *seconds *= unit;
     return *seconds >= 1 && *seconds <= MOST_SECONDS;
-}
-
-static int64_t available_processors(void)
-{
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
 // ---- the table
@@ -153,7 +147,7 @@ static int tune(tune_request *r, const words *w, int argc, char **argv)
 
 int command_tune(int argc, char **argv)
 {
-    tune_request r = {.threads = available_processors()};
+    tune_request r = {.threads = (int64_t)qn_processors()};
     words w = {.where = "gpu"};
     command_option options[COMMAND_MAX_SIZES + 13] = {
         {"budget", 0, "TIME", COMMAND_STRING, &w.budget, 0, 0, "for everything: 60s, 5m, 2h"},

@@ -2,17 +2,18 @@
 // `quern warm`: compiles specs for architectures and keeps the kernels, without a GPU. Workers take (spec, architecture)
 // pairs; results are printed in the order of the command line, each as soon as those before it are done.
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/path.h"
+#include "base/processors.h"
 #include "cache/store.h"
 #include "command.h"
 #include "specs.h"
 #include "table.h"
+#include "warm_list.h"
 
 typedef struct job {
     const spec_item *spec;
@@ -33,9 +34,10 @@ typedef struct work {
 
 static const char text[] =
     "Compiles every kernel of each spec for each architecture and keeps it in the database. Needs\n"
-    "neither GPU nor driver. @FILE has one spec a line, # begins a comment; a name in .json is a\n"
-    "manifest {\"specs\": [...], \"arch\": [...], \"sizes\": {\"rows\": [1, 64]}}; a log of $QUERN_LOG is\n"
-    "a list too. --from reads a model's config.json (Llama, Qwen, DeepSeek, Gemma). --shard i/n takes\n"
+    "neither GPU nor driver. @FILE has one spec a line, perhaps with ranges of sizes ([rows 1..64]);\n"
+    "# begins a comment; a name in .json is a manifest {\"specs\": [...], \"arch\": [...], \"sizes\":\n"
+    "{\"rows\": [1, 64]}}; a log of $QUERN_LOG is a list too. --arch and sizes given here win over\n"
+    "the lists'. --from reads a model's config.json (Llama, Qwen, DeepSeek, Gemma). --shard i/n takes\n"
     "every n-th of the (spec, architecture) pairs, from the i-th on (0 <= i < n): n machines share\n"
     "the work, and 'quern cache import' merges their databases.\n";
 
@@ -97,8 +99,8 @@ static void run_job(work *w, job *j)
 {
     j->report = (quern_warm_report)QUERN_WARM_REPORT_INIT;
     const spec_item *s = j->spec;
-    j->status = s->has_range ? quern_warm_sizes(w->q, &s->spec.base, s->from, s->to, j->arch->name, &j->report)
-                             : quern_warm(w->q, &s->spec.base, j->arch->name, &j->report);
+    j->status = s->narrowed ? quern_warm_sizes(w->q, &s->spec.base, s->from, s->to, j->arch->name, &j->report)
+                            : quern_warm(w->q, &s->spec.base, j->arch->name, &j->report);
     if (j->status != QUERN_OK) j->message = qn_strdup(quern_message());
 }
 
@@ -130,12 +132,6 @@ static void run_jobs(work *w, size_t workers)
     worker(w);
     for (size_t i = 0; i < started; i++) pthread_join(threads[i], NULL);
     command_progress_end();
-}
-
-static int64_t available_processors(void)
-{
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
 // ---- the report
@@ -182,7 +178,7 @@ static int report(const work *w, double seconds)
     return COMMAND_OK;
 }
 
-// ---- the command
+// ---- the work
 
 static bool parse_shard(const char *shard, int64_t *index, int64_t *of)
 {
@@ -262,95 +258,36 @@ static int run_work(command_settings *settings, work *w, int64_t threads)
     return report(w, command_seconds() - start);
 }
 
-static int warm_list(command_settings *settings, const spec_list *list, const char *arch, const char *shard,
-                     int64_t threads)
+// ---- --list
+
+// A spec with its ranges, as a list has them, and the architectures that it is to be compiled for.
+static void list_spec(const spec_item *item, const qn_text *archs, table *t, bool json)
 {
-    command_archs archs;
-    work w = {0};
-    int exit_status;
-    const char *wanted = arch ? arch : list->archs.length ? qn_text_string(&list->archs) : NULL;
-    if (!command_choose_archs(wanted, &archs, &exit_status)) return exit_status;
-    quern_status status = make_jobs(list, &archs, shard, &w);
-    exit_status = status == QUERN_OK ? run_work(settings, &w, threads) : command_status(status);
-    for (size_t i = 0; i < w.count; i++) free(w.jobs[i].message);
-    free(w.jobs);
-    return exit_status;
+    if (json)
+        table_add(t, item->text, *item->range ? item->range : NULL, archs->length ? qn_text_string(archs) : NULL);
+    else
+        printf("%s%s%s%s%s%s\n", item->text, *item->range ? " [" : "", item->range, *item->range ? "]" : "",
+               archs->length ? "  # " : "", qn_text_string(archs));
 }
 
-// ---- the list
-
-typedef struct sources { // of specs, beside the operands
-    command_strings logs, models;
-    model_options model;
-    command_sizes sizes;
-    bool only_list;
-} sources;
-
-static quern_status read_list(const sources *from, int argc, char **argv, spec_list *list)
+// Without architectures, no job is known: then every spec is one.
+static void list_jobs(const spec_list *list, const work *w, bool has_archs, table *t, bool json)
 {
-    for (int i = 1; i < argc; i++) QN_TRY(spec_list_add(list, argv[i]));
-    for (size_t i = 0; i < from->logs.count; i++) QN_TRY(spec_list_add_log(list, from->logs.item[i]));
-    for (size_t i = 0; i < from->models.count; i++)
-        QN_TRY(spec_list_add_model(list, from->models.item[i], &from->model));
-    return QUERN_OK;
-}
-
-// Whether a manifest has given this size's range: item->range is "rows 1..64, N 2".
-static bool is_narrowed(const spec_item *item, const char *name)
-{
-    size_t length = strlen(name);
-    for (const char *at = item->range; *at; at += strspn(at, ", ")) {
-        if (!strncmp(at, name, length) && at[length] == ' ') return true;
-        at += strcspn(at, ",");
-    }
-    return false;
-}
-
-// --rows 1..64: for every spec whose family has the size and that a manifest has not narrowed.
-static quern_status narrow_list(const command_sizes *sizes, spec_list *list)
-{
-    for (size_t k = 0; k < sizes->count; k++) {
-        const char *name = sizes->item[k].name;
-        int64_t from, to;
-        bool used = false;
-        if (!sizes->item[k].text) continue;
-        QN_TRY(spec_parse_range(name, sizes->item[k].text, &from, &to));
-        for (size_t i = 0; i < list->count; i++) {
-            bool narrowed = is_narrowed(&list->item[i], name);
-            quern_status status = narrowed ? QUERN_OK : spec_item_narrow(&list->item[i], name, from, to);
-            if (status == QUERN_UNKNOWN_ARGUMENT) continue;
-            QN_TRY(status);
-            used = true;
-        }
-        if (!used) return qn_fail(QUERN_UNKNOWN_ARGUMENT, "--%s: no spec has a size of this name", name);
-    }
-    return QUERN_OK;
-}
-
-// What a list leaves out, for people.
-static void say_notes(const spec_list *list)
-{
-    if (list->passed_over)
-        command_note("%zu line%s of the log passed over: their spec is none of a family", list->passed_over,
-                     list->passed_over == 1 ? "" : "s");
-    for (const char *at = qn_text_string(&list->notes); *at;) {
-        size_t length = strcspn(at, "\n");
-        command_note("%.*s", (int)length, at);
-        at += length + (at[length] == '\n');
+    for (size_t i = 0, at = 0; i < list->count; i++) {
+        qn_text archs = QN_TEXT_INIT;
+        for (; at < w->count && w->jobs[at].spec == &list->item[i]; at++)
+            qn_text_putf(&archs, "%s%s", archs.length ? "," : "", w->jobs[at].arch->name);
+        if (archs.length || !has_archs) list_spec(&list->item[i], &archs, t, json);
+        qn_text_fini(&archs);
     }
 }
 
-static int print_list(const spec_list *list, bool json)
+static int print_list(const spec_list *list, const work *w, bool has_archs, bool json)
 {
-    static const table_column columns[] = {{NULL, "spec", TABLE_TEXT, 0}, {NULL, "sizes", TABLE_TEXT, 0}};
+    static const table_column columns[] = {
+        {NULL, "spec", TABLE_TEXT, 0}, {NULL, "sizes", TABLE_TEXT, 0}, {NULL, "arch", TABLE_TEXT, 0}};
     table *t = table_create(columns, QN_COUNT(columns));
-    for (size_t i = 0; i < list->count; i++) {
-        const spec_item *item = &list->item[i];
-        if (json)
-            table_add(t, item->text, *item->range ? item->range : NULL);
-        else
-            printf("%s\n", item->text);
-    }
+    list_jobs(list, w, has_archs, t, json);
     if (json) {
         cJSON *document = cJSON_CreateObject();
         cJSON_AddItemToObject(document, "specs", table_json(t));
@@ -360,24 +297,56 @@ static int print_list(const spec_list *list, bool json)
     return COMMAND_OK;
 }
 
+// ---- the list's jobs
+
+typedef struct choice {
+    const char *arch, *shard;
+    int64_t threads;
+    bool only_list;
+} choice;
+
+static int warm_list(command_settings *settings, const spec_list *list, const choice *c)
+{
+    command_archs archs = {.count = 0};
+    work w = {0};
+    int exit_status;
+    const char *wanted = c->arch ? c->arch : list->archs.length ? qn_text_string(&list->archs) : NULL;
+    // A list alone needs no architecture; a part of the (spec, architecture) pairs does.
+    bool has_archs = wanted || c->shard || !c->only_list;
+    if (has_archs && !command_choose_archs(wanted, &archs, &exit_status)) return exit_status;
+    quern_status status = make_jobs(list, &archs, c->shard, &w);
+    if (status != QUERN_OK)
+        exit_status = command_status(status);
+    else if (c->only_list)
+        exit_status = print_list(list, &w, has_archs, settings->json);
+    else
+        exit_status = run_work(settings, &w, c->threads);
+    for (size_t i = 0; i < w.count; i++) free(w.jobs[i].message);
+    free(w.jobs);
+    return exit_status;
+}
+
+// ---- the command
+
 int command_warm(int argc, char **argv)
 {
     command_settings settings = {0};
-    sources from = {.model = {0, 0}};
-    const char *arch = NULL, *shard = NULL;
-    int64_t threads = available_processors();
+    warm_sources from = {.model = {0, 0}};
+    choice c = {.threads = (int64_t)qn_processors()};
     command_option options[32 + COMMAND_MAX_SIZES] = {
-        COMMAND_OPTION_ARCH(&arch),
+        COMMAND_OPTION_ARCH(&c.arch),
         COMMAND_OPTION_DB(&settings.db),
-        {"jobs", 'j', "N", COMMAND_NUMBER, &threads, 1, 256, "compile N kernels at a time (default: the processors)"},
-        {"shard", 0, "i/n", COMMAND_STRING, &shard, 0, 0, "only this part of the work"},
+        {"jobs", 'j', "N", COMMAND_NUMBER, &c.threads, 1, 256,
+         "compile N kernels at a time (default: the processors)"},
+        {"shard", 0, "i/n", COMMAND_STRING, &c.shard, 0, 0, "only this part of the work"},
         {"from", 0, "FILE", COMMAND_REPEAT, &from.models, 0, 0, "what serving the model of this config.json needs"},
         {"sample", 0, "K", COMMAND_NUMBER, &from.model.sample, 1, 2048, "of --from: candidates of the sampler"},
         {"page", 0, "N", COMMAND_NUMBER, &from.model.page, 16, 256, "of --from: positions a page (default: 64)"},
         {"from-log", 0, "FILE", COMMAND_REPEAT, &from.logs, 0, 0, "every spec of a log (QUERN_LOG=compile,cache)"},
-        {"list", 0, NULL, COMMAND_FLAG, &from.only_list, 0, 0, "print the specs, one a line, and do nothing"},
+        {"list", 0, NULL, COMMAND_FLAG, &c.only_list, 0, 0, "print the specs, as @FILE has them, and do nothing"},
     };
-    size_t count = command_add_sizes(&from.sizes, "A..B", "only for sizes in this range", options, 9);
+    size_t count =
+        command_add_sizes(&from.sizes, "A..B", "only for sizes in this range, whatever a list says", options, 9);
     options[count++] = (command_option)COMMAND_OPTION_JSON(&settings.json);
     options[count++] = (command_option)COMMAND_OPTION_VERBOSE(&settings.verbose);
     options[count] = (command_option)COMMAND_OPTION_END;
@@ -387,15 +356,9 @@ int command_warm(int argc, char **argv)
     if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
     if (argc < 2 && !from.logs.count && !from.models.count) return command_usage("a spec or @FILE is needed");
     spec_list list = SPEC_LIST_INIT;
-    quern_status status = read_list(&from, argc, argv, &list);
-    if (status == QUERN_OK) status = narrow_list(&from.sizes, &list);
-    if (status == QUERN_OK) say_notes(&list);
-    if (status != QUERN_OK)
-        exit_status = command_status(status);
-    else if (from.only_list)
-        exit_status = print_list(&list, settings.json);
-    else
-        exit_status = warm_list(&settings, &list, arch, shard, threads);
+    quern_status status = warm_list_read(&from, argc, argv, &list);
+    if (status == QUERN_OK) warm_list_notes(&list);
+    exit_status = status == QUERN_OK ? warm_list(&settings, &list, &c) : command_status(status);
     spec_list_fini(&list);
     return exit_status;
 }

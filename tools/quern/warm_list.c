@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What warm is to compile: the lists of its command line, and the sizes that narrow them (warm_list.h).
+#include "warm_list.h"
+
+#include <string.h>
+
+static quern_status read_list(const warm_sources *from, int argc, char **argv, spec_list *list)
+{
+    for (int i = 1; i < argc; i++) QN_TRY(spec_list_add(list, argv[i]));
+    for (size_t i = 0; i < from->logs.count; i++) QN_TRY(spec_list_add_log(list, from->logs.item[i]));
+    for (size_t i = 0; i < from->models.count; i++)
+        QN_TRY(spec_list_add_model(list, from->models.item[i], &from->model));
+    return QUERN_OK;
+}
+
+// --rows 1..64: for every spec whose family has the size, whatever a list said of it.
+static quern_status narrow_list(const command_sizes *sizes, spec_list *list)
+{
+    bool any = false;
+    for (size_t k = 0; k < sizes->count; k++) {
+        const char *name = sizes->item[k].name;
+        int64_t from, to;
+        bool used = false;
+        if (!sizes->item[k].text) continue;
+        quern_status status = spec_parse_range(name, sizes->item[k].text, &from, &to);
+        if (status != QUERN_OK) return qn_fail(status, "--%s", quern_message());
+        for (size_t i = 0; i < list->count; i++) {
+            status = spec_item_narrow(&list->item[i], name, from, to);
+            if (status == QUERN_UNKNOWN_ARGUMENT) continue;
+            QN_TRY(status);
+            used = true;
+        }
+        if (!used) return qn_fail(QUERN_UNKNOWN_ARGUMENT, "--%s: no spec has a size of this name", name);
+        any = true;
+    }
+    if (any) spec_list_unite(list); // ranges of one spec may have become the same
+    return QUERN_OK;
+}
+
+void warm_list_notes(const spec_list *list)
+{
+    if (list->passed_over)
+        command_note("%zu line%s of the log passed over: their spec is none of a family", list->passed_over,
+                     list->passed_over == 1 ? "" : "s");
+    for (const char *at = qn_text_string(&list->notes); *at;) {
+        size_t length = strcspn(at, "\n");
+        command_note("%.*s", (int)length, at);
+        at += length + (at[length] == '\n');
+    }
+}
+
+quern_status warm_list_read(const warm_sources *from, int argc, char **argv, spec_list *list)
+{
+    QN_TRY(read_list(from, argc, argv, list));
+    return narrow_list(&from->sizes, list);
+}
