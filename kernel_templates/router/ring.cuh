@@ -13,7 +13,7 @@
 #pragma once
 
 #include "../common/async_copy.cuh"
-#include "exchange.cuh"
+#include "put.cuh"
 
 static_assert(STAGES >= 2 && STAGES <= 32, "STAGES: 2 to 32");
 static_assert(W_LAYOUT == 0 || (EXPERTS & (EXPERTS - 1)) == 0, "EXPERTS: a power of two with W [D, E]");
@@ -212,36 +212,7 @@ template <u32 kCount> struct Sums {
     }
 };
 
-// ---- where a tile's sums go
-
-// One sum, of a token and expert that may not exist.
-QN_DEVICE void put_sum(const router_params &p, const Part &part, i64 token, u32 expert, float sum)
-{
-    if (token >= p.gate.N) return;
-    if constexpr (LOGITS) {
-        if (expert < kE) p.logits[token * p.logits_stride + expert] = sum;
-    } else {
-        if (expert < kPitch) store_polled(words_of(p, token, part.slice) + expert, publish(sum));
-    }
-}
-
-// Two neighbours; expert is even.
-QN_DEVICE void put_pair(const router_params &p, const Part &part, i64 token, u32 expert, float a, float b)
-{
-    if (token >= p.gate.N) return;
-    if constexpr (LOGITS) {
-        float *to = p.logits + token * p.logits_stride + expert;
-        if (p.logits_pairs && expert + 1 < kE) {
-            *reinterpret_cast<float2 *>(to) = make_float2(a, b);
-        } else {
-            if (expert < kE) to[0] = a;
-            if (expert + 1 < kE) to[1] = b;
-        }
-    } else {
-        u32 *to = words_of(p, token, part.slice) + expert;
-        if (expert < kPitch) store_polled(reinterpret_cast<uint2 *>(to), make_uint2(publish(a), publish(b)));
-    }
-}
+// ---- tiles
 
 // The tile of this CTA: of one slice, or with LOGITS through all of D.
 QN_DEVICE Part part_of_tile()
