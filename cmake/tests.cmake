@@ -63,6 +63,12 @@ if(QUERN_BUILD_TOOLS)
     set_tests_properties(cli/${name} PROPERTIES LABELS "${labels}" TIMEOUT 300)
   endforeach()
 endif()
+# What ptxas made of kernels: tests/cubin.
+if(QUERN_BUILD_TOOLS AND NOT QUERN_SANITIZE)
+  add_test(NAME cubin/wgmma_registers
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tests/cubin/run.sh $<TARGET_FILE:quern_command>)
+  set_tests_properties(cubin/wgmma_registers PROPERTIES LABELS unit TIMEOUT 900 SKIP_RETURN_CODE 77)
+endif()
 if(QUERN_TOP AND NOT QUERN_SANITIZE)
   add_test(NAME embed/package COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tests/embed/run.sh ${CMAKE_BINARY_DIR})
   set_tests_properties(embed/package PROPERTIES LABELS embed TIMEOUT 600)

@@ -2,8 +2,9 @@
 # tools/deps.sh [BUILD]: installs what Quern needs to be built and tested on Debian 12 or Ubuntu 24.04, and nothing that
 # is there already. Two things only, both said before they are done:
 #   1. distribution packages, by apt-get (as root, or through sudo without a password; otherwise it prints the command);
-#   2. if no CUDA toolkit is found: NVRTC and the headers cuda.h and nvrtc.h, from the wheels pinned in tools/wheels.txt,
-#      into BUILD/deps (default: build/deps beside this folder). Nothing else on the machine is touched.
+#   2. what no CUDA toolkit brought of NVRTC with the headers cuda.h and nvrtc.h, and of nvdisasm (for tests/cubin), from
+#      the wheels pinned in tools/wheels.txt, into BUILD/deps (default: build/deps beside this folder). Nothing else on the
+#      machine is touched.
 # QUERN_CUDA_INCLUDE and QUERN_NVRTC name a toolkit in an unusual place.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -71,28 +72,40 @@ nvrtc_library() { # prints where an NVRTC that the loader or Quern's search woul
   [ -n "$f" ] && printf '%s\n' "$f"
 }
 
-wheels() {
-  say "no CUDA toolkit found: fetching NVRTC and its headers (wheels pinned in tools/wheels.txt) into $build/deps"
+nvdisasm_tool() {
+  local f
+  for f in "${NVDISASM:-}" "$(command -v nvdisasm || true)" "$build/deps/bin/nvdisasm" /usr/local/cuda/bin/nvdisasm; do
+    [ -n "$f" ] && [ -x "$f" ] && { printf '%s\n' "$f"; return 0; }
+  done
+  return 1
+}
+
+wheels() { # packages of tools/wheels.txt
+  say "not found, fetching into $build/deps: $* (wheels pinned in tools/wheels.txt)"
   local need=()
   has_command python3 || need+=(python3)
   python3 -m pip --version >/dev/null 2>&1 || need+=(python3-pip)
   [ ${#need[@]} -eq 0 ] || apt_install "${need[@]}"
-  local tmp wheel
-  mkdir -p "$build/deps"
+  local tmp wheel name
+  mkdir -p "$build/deps/include" "$build/deps/lib" "$build/deps/bin"
   tmp=$(mktemp -d "$build/deps/fetch.XXXXXX")
   # shellcheck disable=SC2064 # the folder's name is wanted as it is now
   trap "rm -rf '$tmp'" EXIT
+  for name in "$@"; do sed -n "/^$name==/,/[^\\\\]\$/p" "$root/tools/wheels.txt"; done >"$tmp/wanted.txt"
   python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --require-hashes \
-    -r "$root/tools/wheels.txt" -d "$tmp" >&2
+    -r "$tmp/wanted.txt" -d "$tmp" >&2 || return 1
   for wheel in "$tmp"/*.whl; do python3 -m zipfile -e "$wheel" "$tmp/x"; done
-  mkdir -p "$build/deps/include" "$build/deps/lib"
-  cp -R "$tmp"/x/nvidia/cu13/include/. "$build/deps/include/"
-  cp "$tmp"/x/nvidia/cu13/lib/libnvrtc.so.13 "$tmp"/x/nvidia/cu13/lib/libnvrtc-builtins.so.13.* "$build/deps/lib/"
+  local from=$tmp/x/nvidia/cu13
+  [ ! -e "$from/include" ] || cp -R "$from/include/." "$build/deps/include/"
+  [ ! -e "$from/lib/libnvrtc.so.13" ] ||
+    cp "$from/lib/libnvrtc.so.13" "$from"/lib/libnvrtc-builtins.so.13.* "$build/deps/lib/"
+  [ ! -e "$from/bin/nvdisasm" ] || install -m 755 "$from/bin/nvdisasm" "$build/deps/bin/"
   rm -rf "$tmp"
   trap - EXIT
 }
 
 mapfile -t packages < <(missing_packages)
 [ ${#packages[@]} -eq 0 ] || apt_install "${packages[@]}"
-if ! cuda_include >/dev/null || [ -z "$(nvrtc_library || true)" ]; then wheels; fi
-say "ready: headers in $(cuda_include), NVRTC $(nvrtc_library)"
+if ! cuda_include >/dev/null || [ -z "$(nvrtc_library || true)" ]; then wheels nvidia-cuda-nvrtc nvidia-cuda-runtime; fi
+nvdisasm_tool >/dev/null || wheels nvidia-cuda-nvdisasm || say "without nvdisasm tests/cubin will be skipped"
+say "ready: headers in $(cuda_include), NVRTC $(nvrtc_library), nvdisasm $(nvdisasm_tool || echo missing)"

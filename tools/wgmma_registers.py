@@ -9,9 +9,11 @@ wgmma reads its first operand, where that is in registers, at any time until the
 registers alone up to a wait it sees in the same stretch of code; behind the jump back of a loop it does not (13.0), and
 gives them to something else at once. This follows every path from each such instruction (HGMMA, IGMMA, QGMMA) to the
 wait that ends it and prints what writes to its operand. It needs nvdisasm, of CUDA's toolkit or of the package
-nvidia-cuda-nvdisasm ($NVDISASM names another one). Ends with 1 if something was found."""
+nvidia-cuda-nvdisasm ($NVDISASM names another one); a file *.sass is its text already. Ends with 1 if something was
+found, with 77 without nvdisasm. tests/cubin runs it."""
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -24,11 +26,21 @@ JUMP = re.compile(r"(@!?U?P\w+ )?BRA(?:\.\S+)? (?:!?U?P\w+, )?`\((\.L_x_\d+)\)")
 NO_RESULT = ("ST", "RED", "SYNCS", "BAR", "R2UR", "WARPSYNC", "UTMA")
 
 
-def functions(cubin):
+def disassembly(path):
+    if path.endswith(".sass"):
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    tool = os.environ.get("NVDISASM") or shutil.which("nvdisasm") or shutil.which("nvdisasm", path="/usr/local/cuda/bin")
+    if not tool:
+        print("skipped: no nvdisasm")
+        sys.exit(77)
+    return subprocess.run([tool, path], check=True, capture_output=True, text=True).stdout
+
+
+def functions(text):
     """Each function of the disassembly: its name, its instructions, and where its labels are."""
-    text = subprocess.run([os.environ.get("NVDISASM", "nvdisasm"), cubin], check=True, capture_output=True, text=True)
     name, code, labels = None, [], {}
-    for line in text.stdout.splitlines():
+    for line in text.splitlines():
         if line.startswith(".text."):
             if name:
                 yield name, code, labels
@@ -85,7 +97,7 @@ def writes_before_wait(code, labels, at, operand):
 def main(cubins):
     bad = checked = 0
     for cubin in cubins:
-        for name, code, labels in functions(cubin):
+        for name, code, labels in functions(disassembly(cubin)):
             for at, (place, text) in enumerate(code):
                 multiply = MULTIPLY.search(text)
                 if not multiply:

@@ -7,8 +7,36 @@
 //
 // Which splits, workspace and merge: split.cuh. Tile, ring and warps: tile.cuh. ANALYSIS.md: work, bounds, figures.
 #include "split.cuh"
+#include "tile.cuh"
 
 static_assert(SHARED_BYTES == kTileBytes + 16, "the sizes of ops/attention_plan.c");
+
+// The state's sums are those of gather_sums.
+QN_DEVICE void store_part(const attention_params &p, const Tile &t, i32 split, const State &state)
+{
+    float *part = part_of(p, t, split);
+#pragma unroll
+    for (i32 m = 0; m < kRowTiles; m++) {
+#pragma unroll
+        for (i32 half = 0; half < 2; half++) {
+            const i32 row = thread_row(m) + 8 * half;
+            if (row >= t.rows) continue;
+            if (warp_part() == 0 && lane_index() % 4 == 0)
+                *reinterpret_cast<float4 *>(part + 4 * row) =
+                    make_float4(state.base[m][half], state.total[m][2 * half], state.sum[m][half], 0.f);
+            float *out = part + 4 * ROWS + row * DV;
+#pragma unroll
+            for (i32 j = 0; j < kOutTiles; j++)
+#pragma unroll
+                for (i32 side = 0; side < 2; side++) {
+                    const i32 column = (warp_part() * kOutTiles + j) * 16 + 8 * side + 2 * (lane_index() % 4);
+                    if ((kOutTiles * COLUMNS * 16 != DV) && column >= DV) continue;
+                    const float *o = &state.out[m][j][side][2 * half];
+                    *reinterpret_cast<float2 *>(out + column) = make_float2(o[0], o[1]);
+                }
+        }
+    }
+}
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ attention_params p)
 {
@@ -39,5 +67,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
     }
     ring_end();
     if (splits.count == 1) return;
-    if (is_last(p, t, s, splits)) merge(p, t, splits);
+    if (is_last(p, t, splits, s.word)) merge(p, t, splits, warp_index(), THREADS / kWarp);
 }

@@ -3,13 +3,14 @@
 //
 //   workspace  ATTENTION_TICKETS words, 0 between launches (a ticket wraps to 0 by itself, so that a captured graph may be
 //              replayed), then for each tile that may be cut and each split: [ROWS] of (base, total, sum, -), [ROWS][DV] sums
-//              of p · v: a state of tile.cuh
+//              of p · v: what was kept of a tile
 //
 // Splits begin at multiples of p.split, whatever the batch; parts are added in the order of their keys. A split that a
 // row does not see has base -inf and adds exactly nothing.
 #pragma once
 
-#include "tile.cuh"
+#include "product.cuh"
+#include "softmax.cuh"
 
 constexpr i32 kPartFloats = ROWS * (DV + 4);
 
@@ -58,48 +59,26 @@ QN_DEVICE float *part_of(const attention_params &p, const Tile &t, i32 split)
     return parts + (place_of(p, t) * p.split_most + split) * kPartFloats;
 }
 
-// The state's sums are those of gather_sums.
-QN_DEVICE void store_part(const attention_params &p, const Tile &t, i32 split, const State &state)
-{
-    float *part = part_of(p, t, split);
-#pragma unroll
-    for (i32 m = 0; m < kRowTiles; m++) {
-#pragma unroll
-        for (i32 half = 0; half < 2; half++) {
-            const i32 row = thread_row(m) + 8 * half;
-            if (row >= t.rows) continue;
-            if (warp_part() == 0 && lane_index() % 4 == 0)
-                *reinterpret_cast<float4 *>(part + 4 * row) =
-                    make_float4(state.base[m][half], state.total[m][2 * half], state.sum[m][half], 0.f);
-            float *out = part + 4 * ROWS + row * DV;
-#pragma unroll
-            for (i32 j = 0; j < kOutTiles; j++)
-#pragma unroll
-                for (i32 side = 0; side < 2; side++) {
-                    const i32 column = (warp_part() * kOutTiles + j) * 16 + 8 * side + 2 * (lane_index() % 4);
-                    if ((kOutTiles * COLUMNS * 16 != DV) && column >= DV) continue;
-                    const float *o = &state.out[m][j][side][2 * half];
-                    *reinterpret_cast<float2 *>(out + column) = make_float2(o[0], o[1]);
-                }
-        }
-    }
-}
-
 // True in the CTA that ends the tile: every part is then to be seen.
-QN_DEVICE bool is_last(const attention_params &p, const Tile &t, const Shared &s, const Splits &splits)
+// word: of shared memory.
+QN_DEVICE bool is_last(const attention_params &p, const Tile &t, const Splits &splits, u32 *word)
 {
     __syncthreads();
     if (thread_index() == 0 && splits.ctas > 1) {
         fence_device();
         u32 *ticket = reinterpret_cast<u32 *>(p.workspace) + place_of(p, t);
-        s.word[0] = atomic_increment_wrapped(ticket, (u32)splits.ctas - 1);
+        *word = atomic_increment_wrapped(ticket, (u32)splits.ctas - 1);
         fence_device();
     }
     __syncthreads();
-    return splits.ctas == 1 || s.word[0] == (u32)splits.ctas - 1;
+    return splits.ctas == 1 || *word == (u32)splits.ctas - 1;
 }
 
-// ---- merge: a warp a row, two columns a lane at a time
+// ---- merge: a warp some columns of a row, two of them a lane at a time
+
+constexpr i32 kPairs = (DV + 2 * kWarp - 1) / (2 * kWarp); // of columns, a lane and row
+constexpr i32 kPairsAtOnce = kPairs < 4 ? kPairs : 4; // in registers, for loads of several parts to be on their way
+constexpr i32 kPieces = (kPairs + kPairsAtOnce - 1) / kPairsAtOnce; // of a row
 
 QN_DEVICE float base_of_parts(const attention_params &p, const Tile &t, const Splits &splits, i32 row)
 {
@@ -111,11 +90,11 @@ QN_DEVICE float base_of_parts(const attention_params &p, const Tile &t, const Sp
     return base;
 }
 
-QN_DEVICE void merge_row(const attention_params &p, const Tile &t, const Splits &splits, i32 row)
+QN_DEVICE void merge_piece(const attention_params &p, const Tile &t, const Splits &splits, i32 row, i32 piece)
 {
-    constexpr i32 kPairs = (DV + 2 * kWarp - 1) / (2 * kWarp);
+    const i32 first = 2 * (lane_index() + kWarp * kPairsAtOnce * piece);
     const float base = base_of_parts(p, t, splits, row);
-    float out[kPairs][2] = {}, total = 0.f, sum = 0.f;
+    float out[kPairsAtOnce][2] = {}, total = 0.f, sum = 0.f;
 #pragma unroll 4
     for (i32 i = 0; i < splits.count; i++) {
         const float *part = part_of(p, t, i);
@@ -123,29 +102,33 @@ QN_DEVICE void merge_row(const attention_params &p, const Tile &t, const Splits 
         total = fmaf(load_l2(part + 4 * row + 1), factor, total);
         if constexpr (LSE) sum = fmaf(load_l2(part + 4 * row + 2), factor, sum);
 #pragma unroll
-        for (i32 j = 0; j < kPairs; j++) {
-            const i32 column = 2 * (lane_index() + kWarp * j);
-            if (DV % (2 * kWarp) && column >= DV) continue;
+        for (i32 j = 0; j < kPairsAtOnce; j++) {
+            const i32 column = first + 2 * kWarp * j;
+            if (DV % (2 * kWarp * kPairsAtOnce) && column >= DV) continue;
             const u64 pair = load_l2(reinterpret_cast<const u64 *>(part + 4 * ROWS + row * DV + column));
             out[j][0] = fmaf(__uint_as_float((u32)(pair & 0xFFFFFFFFu)), factor, out[j][0]);
             out[j][1] = fmaf(__uint_as_float((u32)(pair >> 32)), factor, out[j][1]);
         }
     }
-    const Limits limits = limits_of(p, t, row);
-    const bool seen = is_seen(limits, 0);
+    const i32 query = query_of_row(p, t, row);
+    i32 see, until;
+    key_range(p, t.sequence, query, query, &see, &until);
+    const bool seen = see < until;
     const float weight = whole_weight(p, seen, head_of_row(p, t, row), base, total);
     u16 *to = out_row(p, t, row);
 #pragma unroll
-    for (i32 j = 0; j < kPairs; j++) {
-        const i32 column = 2 * (lane_index() + kWarp * j);
-        if (DV % (2 * kWarp) && column >= DV) continue;
+    for (i32 j = 0; j < kPairsAtOnce; j++) {
+        const i32 column = first + 2 * kWarp * j;
+        if (DV % (2 * kWarp * kPairsAtOnce) && column >= DV) continue;
         store_pair(to + column, p.aligned & 8, seen ? out[j][0] * weight : 0.f, seen ? out[j][1] * weight : 0.f);
     }
-    if (LSE && lane_index() == 0) *lse_of_row(p, t, row) = whole_lse(seen, base, sum);
+    if (LSE && piece == 0 && lane_index() == 0) *lse_of_row(p, t, row) = whole_lse(seen, base, sum);
 }
 
-QN_DEVICE void merge(const attention_params &p, const Tile &t, const Splits &splits)
+// Warp `warp` of `warps`.
+QN_DEVICE void merge(const attention_params &p, const Tile &t, const Splits &splits, i32 warp, i32 warps)
 {
 #pragma unroll 1
-    for (i32 row = warp_index(); row < t.rows; row += THREADS / kWarp) merge_row(p, t, splits, row);
+    for (i32 unit = warp; unit < t.rows * kPieces; unit += warps)
+        merge_piece(p, t, splits, unit / kPieces, unit % kPieces);
 }

@@ -12,10 +12,9 @@
 // the one before is used up; with COLUMNS > 1 one more between the maxima.
 #pragma once
 
-#include "../common/convert.cuh"
 #include "../common/matrix.cuh"
-#include "../common/mma.cuh"
 #include "load.cuh"
+#include "product.cuh"
 #include "softmax.cuh"
 
 constexpr i32 kWarpsOfRows = THREADS / kWarp / COLUMNS;
@@ -102,22 +101,6 @@ QN_DEVICE void state_clear(State &state)
 }
 
 // ---- matrix products
-
-QN_DEVICE void multiply(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
-{
-    const u32 b[2] = {b0, b1};
-    if constexpr (IN == 3)
-        mma_m16n8k16_f32_bf16(d, a, b, d);
-    else
-        mma_m16n8k16_f32_f16(d, a, b, d);
-}
-
-constexpr u32 kOnes = IN == 3 ? 0x3F803F80u : 0x3C003C00u; // two ones
-
-QN_DEVICE u32 pack(float low, float high)
-{
-    return IN == 3 ? pack_bf16x2(low, high) : pack_f16x2(low, high);
-}
 
 // x[16 rows, 8 keys] += q · k
 QN_DEVICE void score_tiles(const Shared &s, const unsigned char *keys, float (&x)[kRowTiles][kKeyTiles][4])
@@ -399,16 +382,6 @@ QN_DEVICE void gather_sums(const Shared &s, State &state)
 }
 
 // ---- results
-
-// Two neighbouring columns; out may begin at any element.
-QN_DEVICE void store_pair(u16 *to, bool aligned, float low, float high)
-{
-    const u32 pair = pack(low, high);
-    if (aligned)
-        *reinterpret_cast<u32 *>(to) = pair;
-    else
-        to[0] = (u16)(pair & 0xFFFFu), to[1] = (u16)(pair >> 16);
-}
 
 // Divides by the sums and writes out and lse. The state's sums are those of gather_sums.
 QN_DEVICE void store_tile(const attention_params &p, const Tile &t, const State &state)

@@ -110,7 +110,6 @@ QN_DEVICE void compute_first(const attention_wgmma_params &all, const Pieces &s)
         const Tile same = tile_again(p, number);
         finish_rows(p, same, seen, r, weight);
         put_factors(s, n.steps, weight);
-        __syncwarp();
         warp_arrive(s.probability_full + n.steps++ % 2);
         store_columns<kFirstColumns>(p, same, seen, 0, out, weight);
     }
@@ -147,7 +146,6 @@ QN_DEVICE void attend_second(const Blocks &blocks, const Pieces &s, Counts &n, f
         warp_arrive(s.probability_empty + buffer);
     }
     take_factors(s, n.steps, weight);
-    __syncwarp();
     warp_arrive(s.probability_empty + n.steps++ % 2);
 }
 

@@ -95,7 +95,6 @@ QN_DEVICE void load_value_block(const attention_wgmma_params &all, const Tile &t
             wait_phase(s.tail, tails++);
             clear_rows(to, begin, end, valid);
             fence_proxy_async_shared();
-            __syncwarp();
             warp_arrive(full);
         }
     }

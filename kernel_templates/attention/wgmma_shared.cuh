@@ -118,9 +118,10 @@ QN_DEVICE void wait_phase(u64 *bar, u32 phase)
     }
 }
 
-// One arrival of this warp.
+// One arrival of this warp, after what all its lanes did.
 QN_DEVICE void warp_arrive(u64 *bar)
 {
+    __syncwarp();
     if (lane_index() == 0) mbarrier_arrive(bar);
 }
 

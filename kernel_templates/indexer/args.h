@@ -18,7 +18,7 @@ typedef struct indexer_params {
     const int *cu_keys;             // [B + 1]
     int *indices;                   // [T, K]
     float *scores;                  // [T, K]
-    unsigned char *workspace;       // tickets, then a record a share (fused.cu)
+    unsigned char *workspace;       // tickets, then a record a share (fused.cu); a tile a CTA (prefill.cu)
     long long q_stride_T, q_stride_H;
     long long q_scale_stride_T, q_scale_stride_H;
     long long w_stride_T;
@@ -30,7 +30,9 @@ typedef struct indexer_params {
     long long indices_stride;
     long long scores_stride;
     long long capacity; // entries that a row can have
-    int shares;         // CTAs a row: SHARES, or 1
+    int shares;         // fused: CTAs a row: SHARES, or 1
+    int rows;           // prefill: T
+    int chunk;          // prefill: entries of a tile, a multiple of 64, at least K
     int keys_aligned;   // values of every entry begin where a lane's vector may, scales where a word may
     int q_aligned;      // q begins at multiples of 16 bytes, its scales at multiples of 4
 } indexer_params;

@@ -139,10 +139,18 @@ QN_NOINLINE u32 bin_items(u32 n, u32 wanted)
     return scan_bins(s, wanted);
 }
 
-// ---- the last winner by its digits
+// ---- the last winner by its digits; items(i): candidate i, wherever it lies
+
+struct SharedItems {
+    const u64 *item;
+    QN_DEVICE u64 operator()(u32 i) const
+    {
+        return item[i];
+    }
+};
 
 // The need-th candidate of n (1 <= need <= those that are not empty), exactly. Uses the bins.
-QN_NOINLINE u64 nth_candidate(u32 n, u32 need)
+template <class Items> QN_DEVICE u64 nth_of(const Items &items, u32 n, u32 need)
 {
     const Select s = select_pieces();
     u64 prefix = 0; // of the bits above `shift`
@@ -155,7 +163,7 @@ QN_NOINLINE u64 nth_candidate(u32 n, u32 need)
         const u32 digits = (1u << width) - 1;
 #pragma unroll 1
         for (u32 i = warp_index() * kWarp; i < n; i += THREADS) {
-            const u64 item = i + lane_index() < n ? s.item[i + lane_index()] : 0;
+            const u64 item = i + lane_index() < n ? items(i + lane_index()) : 0;
             const bool inside = item != 0 && (shift + width == 64 || item >> (shift + width) == prefix);
             add_to_bins(s, digits - ((u32)(item >> shift) & digits), inside);
         }
@@ -168,14 +176,19 @@ QN_NOINLINE u64 nth_candidate(u32 n, u32 need)
     }
 }
 
+QN_NOINLINE u64 nth_candidate(u32 n, u32 need)
+{
+    return nth_of(SharedItems{select_pieces().item}, n, need);
+}
+
 // Those from `last` on into sorted, in any order; kCount counts. Two barriers.
-QN_DEVICE void gather_sorted(const Select &s, u32 n, u64 last)
+template <class Items> QN_DEVICE void gather_sorted(const Select &s, const Items &items, u32 n, u64 last)
 {
     if (thread_index() == 0) s.word[kCount] = 0;
     __syncthreads();
 #pragma unroll 1
     for (u32 i = thread_index(); i < n; i += THREADS) {
-        const u64 item = s.item[i];
+        const u64 item = items(i);
         if (item != 0 && item >= last) s.sorted[atomicAdd(&s.word[kCount], 1u)] = item;
     }
     __syncthreads();
@@ -185,7 +198,7 @@ QN_DEVICE void gather_sorted(const Select &s, u32 n, u64 last)
 QN_DEVICE u64 keep_first(const Select &s, u32 n, u32 need)
 {
     const u64 last = nth_candidate(n, need);
-    gather_sorted(s, n, last);
+    gather_sorted(s, SharedItems{s.item}, n, last);
 #pragma unroll 1
     for (u32 i = thread_index(); i < need; i += THREADS) s.item[i] = s.sorted[i];
     __syncthreads();
@@ -236,10 +249,11 @@ QN_DEVICE void finish_by_bins(const indexer_params &p, const Row &row, const Sel
     }
 }
 
-QN_DEVICE void finish_by_sorting(const indexer_params &p, const Row &row, const Select &s, u32 n, u32 need)
+// The first `need` of n into sorted, in order; `last` is the last of them. Ends in a barrier.
+template <class Items>
+QN_DEVICE void sort_first(const Select &s, const Items &items, u32 n, u32 need, u64 last)
 {
-    const u64 last = nth_candidate(n, need);
-    gather_sorted(s, n, last);
+    gather_sorted(s, items, n, last);
 #pragma unroll 1
     for (u32 i = need + thread_index(); i < kPower; i += THREADS) s.sorted[i] = 0;
 #pragma unroll 1
@@ -256,6 +270,12 @@ QN_DEVICE void finish_by_sorting(const indexer_params &p, const Row &row, const 
         }
     }
     __syncthreads();
+}
+
+QN_DEVICE void finish_by_sorting(const indexer_params &p, const Row &row, const Select &s, u32 n, u32 need)
+{
+    const u64 last = nth_candidate(n, need);
+    sort_first(s, SharedItems{s.item}, n, need, last);
 #pragma unroll 1
     for (u32 i = thread_index(); i < need; i += THREADS) store_winner(p, row, i, s.sorted[i]);
     if (thread_index() == 0) note_last(s, last);

@@ -9,7 +9,7 @@
 //   load      a warp. A block of 64 of D of x goes by TMA to all CTAs of the row, of W to all of the column; they take
 //             turns at asking for it. A ring of STAGES blocks, with an mbarrier each that says it is full, and one that
 //             says that all who share it have done with it.
-//   multiply  warpgroups of TOKENS / 64 / kGroups · 64 tokens and all experts of the tile: wgmma m64nEXPERTSk16
+//   multiply  warpgroups of TOKENS / 64 / kMultiplyGroups · 64 tokens and all experts of the tile: wgmma m64nEXPERTSk16
 //   sums      published for gather.cu, or (LOGITS) stored as logits for a launch of the gate
 //
 // Prologue, besides problem.cuh's: TOKENS, STAGES, LOGITS, CLUSTER_N, CLUSTER_E.
@@ -24,21 +24,22 @@
 
 constexpr u32 kTokens = TOKENS;
 constexpr u32 kGroupThreads = 128;
-constexpr u32 kGroups = THREADS / kGroupThreads - 1; // that multiply; one more loads
-constexpr u32 kMultipliers = kGroups * kGroupThreads;
-constexpr u32 kRows = TOKENS / 64 / kGroups; // tiles of M a warpgroup
-constexpr u32 kSums = EXPERTS / 2;           // a thread and tile of M
+constexpr u32 kMultiplyGroups = THREADS / kGroupThreads - 1; // that multiply; one more loads
+constexpr u32 kMultipliers = kMultiplyGroups * kGroupThreads;
+constexpr u32 kRows = TOKENS / 64 / kMultiplyGroups; // tiles of M a warpgroup
+constexpr u32 kSums = EXPERTS / 2;                   // a thread and tile of M
 constexpr u32 kAcross = CLUSTER_E, kDown = CLUSTER_N;
 constexpr u32 kBlock = 64;
-constexpr u32 kUnits = kBlock / 8;
-constexpr u32 kStageUnits = (TOKENS + EXPERTS) * kUnits;
+constexpr u32 kRowUnits = kBlock / 8;
+constexpr u32 kStageUnits = (TOKENS + EXPERTS) * kRowUnits;
 constexpr u32 kWide = (kExpertTiles + kAcross - 1) / kAcross; // clusters for all experts
 // Registers a thread, where the launch gives each 64 Ki / THREADS: those that load need few.
-constexpr int kLoaderRegisters = kGroups == 3 ? 32 : 40;
-constexpr int kMultiplierRegisters = kGroups == 3 ? 160 : 232;
+constexpr int kLoaderRegisters = kMultiplyGroups == 3 ? 32 : 40;
+constexpr int kMultiplierRegisters = kMultiplyGroups == 3 ? 160 : 232;
 
 static_assert(X_TYPE == W_TYPE && X_TYPE != 1, "X_TYPE, W_TYPE: the same, of 16 bits");
-static_assert(kGroups >= 1 && kGroups <= 3 && TOKENS == 64 * kRows * kGroups, "THREADS: whole tiles of M a warpgroup");
+static_assert(kMultiplyGroups >= 1 && kMultiplyGroups <= 3 && TOKENS == 64 * kRows * kMultiplyGroups,
+              "THREADS: whole tiles of M a warpgroup");
 static_assert(TOKENS <= 256 && EXPERTS % 8 == 0 && EXPERTS <= 256, "TOKENS, EXPERTS: a box of TMA, 256 at most");
 static_assert(CLUSTER == CLUSTER_E * CLUSTER_N && CLUSTER <= 8, "CLUSTER_E, CLUSTER_N: 8 at most");
 static_assert(STAGES >= 2 && STAGES <= 16, "STAGES: 2 to 16");
@@ -95,7 +96,8 @@ QN_DEVICE void start_barriers(const Pieces &s)
 {
     for (u32 i = 0; i < STAGES; i++) {
         mbarrier_init(s.full + i, 1);
-        mbarrier_init(s.empty + i, (kAcross + kDown - 1) * kGroups * 4); // every warp that reads what this CTA asks for
+        mbarrier_init(s.empty + i,
+                      (kAcross + kDown - 1) * kMultiplyGroups * 4); // every warp that reads what this CTA asks for
     }
     fence_mbarrier_init();
 }
@@ -124,8 +126,7 @@ QN_DEVICE const TensorMap *map_of(const router_map &map)
     return reinterpret_cast<const TensorMap *>(&map);
 }
 
-template <u32 kShares>
-QN_DEVICE void load_box(uint4 *to, const router_map &map, u64 *bar, u32 ranks, u32 d, u32 row)
+template <u32 kShares> QN_DEVICE void load_box(uint4 *to, const router_map &map, u64 *bar, u32 ranks, u32 d, u32 row)
 {
     if constexpr (kShares > 1)
         cp_async_bulk_tensor_2d_load_multicast(to, map_of(map), bar, (u16)ranks, (i32)d, (i32)row);
@@ -146,9 +147,10 @@ QN_DEVICE void load_blocks(const router_multicast_params &all, const Place &plac
         uint4 *to = block_of(s, block);
         if (block >= STAGES) wait_phase(s.empty + stage, block / STAGES - 1);
         mbarrier_arrive_expect_tx(s.full + stage, kStageUnits * 16);
-        if (block % kAcross == place.across) load_box<kAcross>(to, all.x, s.full + stage, row, d, (u32)place.part.token);
+        if (block % kAcross == place.across)
+            load_box<kAcross>(to, all.x, s.full + stage, row, d, (u32)place.part.token);
         if (block % kDown == place.down)
-            load_box<kDown>(to + kTokens * kUnits, all.w, s.full + stage, column, d, place.part.expert);
+            load_box<kDown>(to + kTokens * kRowUnits, all.w, s.full + stage, column, d, place.part.expert);
     }
 }
 
@@ -168,11 +170,11 @@ struct Sums {
 
 QN_DEVICE void multiply_block(Sums &sums, const uint4 *block, u32 group, bool accumulate)
 {
-    const u64 w = wgmma_descriptor(block + kTokens * kUnits, 16, 1024, kSwizzle128);
+    const u64 w = wgmma_descriptor(block + kTokens * kRowUnits, 16, 1024, kSwizzle128);
     wgmma_fence();
 #pragma unroll
     for (u32 r = 0; r < kRows; r++) {
-        const u64 x = wgmma_descriptor(block + (group * kRows + r) * 64 * kUnits, 16, 1024, kSwizzle128);
+        const u64 x = wgmma_descriptor(block + (group * kRows + r) * 64 * kRowUnits, 16, 1024, kSwizzle128);
 #pragma unroll
         for (u32 k = 0; k < 4; k++)
             multiply_add(sums.c[r], wgmma_descriptor_advance(x, k * 32), wgmma_descriptor_advance(w, k * 32),
@@ -208,13 +210,12 @@ QN_DEVICE void multiply_blocks(Sums &sums, const Place &place, const Pieces &s, 
 
 // ---- inputs that do not begin at multiples of 16 bytes: the multiplying threads load, element by element
 
-template <class Raw>
-QN_DEVICE void fill(uint4 *to, const Raw *from, i64 stride, u32 rows, i64 left, u32 d, u32 end)
+template <class Raw> QN_DEVICE void fill(uint4 *to, const Raw *from, i64 stride, u32 rows, i64 left, u32 d, u32 end)
 {
 #pragma unroll 1
-    for (u32 i = threadIdx.x; i < rows * kUnits; i += kMultipliers) {
-        const u32 row = i / kUnits, unit = i % kUnits, at = d + unit * 8;
-        to[row * kUnits + (unit ^ (row % 8))] =
+    for (u32 i = threadIdx.x; i < rows * kRowUnits; i += kMultipliers) {
+        const u32 row = i / kRowUnits, unit = i % kRowUnits, at = d + unit * 8;
+        to[row * kRowUnits + (unit ^ (row % 8))] =
             gather_vector(from + (row < left ? row * stride + at : 0), row < left && at < end ? 8u : 0u);
     }
 }
@@ -227,7 +228,7 @@ QN_DEVICE void gather_blocks(Sums &sums, const router_params &p, const Place &pl
     for (u32 block = 0; block < place.blocks; block++) {
         const u32 d = part.begin + block * kBlock;
         fill(s.blocks, row_of_x(p, part.token), p.x_stride, kTokens, p.gate.N - part.token, d, part.end);
-        fill(s.blocks + kTokens * kUnits, w, p.w_stride, kExperts, (i64)kE - part.expert, d, part.end);
+        fill(s.blocks + kTokens * kRowUnits, w, p.w_stride, kExperts, (i64)kE - part.expert, d, part.end);
         fence_proxy_async_shared();
         barrier_sync(1, kMultipliers);
         multiply_block(sums, s.blocks, group, block > 0);
@@ -275,13 +276,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS)
     arrive();
     if constexpr (CLUSTER == 1) __syncthreads();
     wait();
-    if (group == kGroups) {
-        if constexpr (kGroups > 1) setmaxnreg_dec<kLoaderRegisters>();
+    if (group == kMultiplyGroups) {
+        if constexpr (kMultiplyGroups > 1) setmaxnreg_dec<kLoaderRegisters>();
         if (warp_index() % 4 == 0 && all.mapped && elect_sync(kFullMask)) load_blocks(all, place, s);
         __syncwarp(kFullMask);
         arrive();
     } else {
-        if constexpr (kGroups > 1) setmaxnreg_inc<kMultiplierRegisters>();
+        if constexpr (kMultiplyGroups > 1) setmaxnreg_inc<kMultiplierRegisters>();
         multiply(all, place, s, group);
     }
     wait();

@@ -106,3 +106,9 @@ void qn_message_restore(const qn_message_mark *mark)
 {
     memcpy(message, mark->text, strlen(mark->text) + 1);
 }
+
+quern_status qn_message_end(const qn_message_mark *mark, quern_status status)
+{
+    if (status == QUERN_OK) qn_message_restore(mark);
+    return status;
+}

@@ -21,6 +21,8 @@ typedef struct qn_message_mark {
 } qn_message_mark;
 void qn_message_save(qn_message_mark *mark);
 void qn_message_restore(const qn_message_mark *mark);
+// The end of a call: restores the message if it succeeded, whatever it tried on the way and gave up. Returns status.
+quern_status qn_message_end(const qn_message_mark *mark, quern_status status);
 
 #define QN_TRY(call)                                                                                                   \
     do {                                                                                                               \

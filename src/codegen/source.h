@@ -24,6 +24,7 @@ typedef struct qn_kernel_plan {
     int cluster;  // CTAs a cluster; 1 = none
     int dynamic_shared;  // bytes
     size_t params_bytes; // the one parameter, a structure by value
+    const char *serves;  // for people: what of the sizes' launches this kernel does; NULL: all there is to do
     bool overlaps;       // the launch may begin while the stage before it runs, for which the kernel waits (sm_90)
 } qn_kernel_plan;
 

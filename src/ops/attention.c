@@ -291,15 +291,16 @@ static void sizes_of(const quern_args *base, void *out)
 
 static void bucket_name(size_t bucket, char *text, size_t bytes)
 {
-    static const char *const names[QN_ATTENTION_BUCKETS] = {"Sq 1..16 in 16 rows a KV head",
-                                                            "Sq 1..16 in more rows a KV head", "Sq 17…"};
+    static const char *const names[QN_ATTENTION_BUCKETS] = {"Sq 1..16, Sq·Hq/Hkv 1..8", "Sq 1..16, Sq·Hq/Hkv 9..16",
+                                                            "Sq 1..16, Sq·Hq/Hkv 17…", "Sq 17…"};
     snprintf(text, bytes, "%s", names[bucket]);
 }
 
 static void bucket_sizes(size_t bucket, void *out)
 {
     static const sizes_t typical[QN_ATTENTION_BUCKETS] = {
-        [QN_ATTENTION_DECODE_16] = {sizeof(sizes_t), 32, 1, 8192, 32, 8, 32, 262144, 16384, 512},
+        [QN_ATTENTION_DECODE_8] = {sizeof(sizes_t), 32, 1, 8192, 32, 8, 32, 262144, 16384, 512},
+        [QN_ATTENTION_DECODE_16] = {sizeof(sizes_t), 32, 1, 8192, 128, 8, 32, 262144, 16384, 512},
         [QN_ATTENTION_DECODE_64] = {sizeof(sizes_t), 64, 1, 4096, 64, 1, 64, 262144, 16384, 256},
         [QN_ATTENTION_MANY] = {sizeof(sizes_t), 2, 8192, 8192, 16, 16, 16384, 16384, 1024, 512},
     };
@@ -312,7 +313,27 @@ static size_t bucket_of(const void *in)
     int64_t queries = n->Sq ? n->Sq : n->B ? ceil_div(n->Tq, n->B) : 0;
     int64_t packed = n->Hkv ? n->Hq / n->Hkv : 1;
     if (queries > ATTENTION_SPLIT_QUERIES) return QN_ATTENTION_MANY;
-    return queries * packed <= 16 ? QN_ATTENTION_DECODE_16 : QN_ATTENTION_DECODE_64;
+    int64_t rows = queries * packed;
+    return rows <= 8 ? QN_ATTENTION_DECODE_8 : rows <= 16 ? QN_ATTENTION_DECODE_16 : QN_ATTENTION_DECODE_64;
+}
+
+// By the queries a sequence and the query heads a KV head, each of which goes from its least to its most.
+static uint32_t buckets_between(const quern_spec *base, const void *at_least, const void *at_most)
+{
+    const sizes_t *from = at_least, *to = at_most;
+    int64_t least = from->Sq, most = to->Sq;
+    if (((const spec_t *)base)->cu_q && from->Sq == 0) { // not known: then Tq and B say it, as bucket_of has it
+        int64_t ragged = ceil_div(to->Tq, from->B ? from->B : 1);
+        least = to->Sq == 0 ? ceil_div(from->Tq, to->B ? to->B : 1) : 0;
+        most = ragged > most ? ragged : most;
+    }
+    int64_t few = most < ATTENTION_SPLIT_QUERIES ? most : ATTENTION_SPLIT_QUERIES;
+    int64_t least_packed = from->Hkv ? from->Hq / to->Hkv : 1, most_packed = from->Hkv ? to->Hq / from->Hkv : to->Hq;
+    uint32_t found = most > ATTENTION_SPLIT_QUERIES ? 1u << QN_ATTENTION_MANY : 0;
+    if (least > ATTENTION_SPLIT_QUERIES) return found;
+    if (least * least_packed <= 8) found |= 1u << QN_ATTENTION_DECODE_8;
+    if (least * least_packed <= 16 && few * most_packed > 8) found |= 1u << QN_ATTENTION_DECODE_16;
+    return few * most_packed > 16 ? found | 1u << QN_ATTENTION_DECODE_64 : found;
 }
 
 // ---- splits
@@ -357,12 +378,18 @@ static int64_t place_bytes(const spec_t *s, const qn_config *c)
     return c->value[QN_ATTENTION_ROWS] * (s->dv + 4) * 4;
 }
 
+// Whether keys are cut into splits.
+static bool is_cut(const qn_config *c)
+{
+    return c->value[QN_ATTENTION_PLAN] == QN_ATTENTION_DECODE || c->value[QN_ATTENTION_PLAN] == QN_ATTENTION_STREAM;
+}
+
 // For all launches up to these sizes: also those of fewer keys, which may be cut more often, and of fewer queries.
 static size_t workspace(const quern_spec *base, const qn_config *config, const void *at_most)
 {
     const spec_t *s = (const spec_t *)base;
     sizes_t n = *(const sizes_t *)at_most;
-    if (config->value[QN_ATTENTION_PLAN] != QN_ATTENTION_DECODE) return 0;
+    if (!is_cut(config)) return 0;
     if (n.Sq > ATTENTION_SPLIT_QUERIES) n.Sq = ATTENTION_SPLIT_QUERIES;
     splits r = splits_of(s, config, &n);
     for (size_t i = 0; i + 1 < QN_COUNT(regimes); i++) {
@@ -467,7 +494,7 @@ static void launch(const quern_spec *base, const qn_config *config, const qn_pla
 {
     const spec_t *s = (const spec_t *)base;
     const args_t *a = (const args_t *)base_args;
-    bool decode = config->value[QN_ATTENTION_PLAN] == QN_ATTENTION_DECODE;
+    bool decode = is_cut(config);
     bool wgmma = config->value[QN_ATTENTION_PLAN] == QN_ATTENTION_WGMMA;
     int64_t rows = config->value[QN_ATTENTION_ROWS];
     attention_params p;
@@ -519,6 +546,7 @@ const qn_family qn_family_attention = {
     .bucket_name = bucket_name,
     .bucket_sizes = bucket_sizes,
     .bucket_of = bucket_of,
+    .buckets_between = buckets_between,
     .choose = qn_attention_choose,
     .plan = qn_attention_plan,
     .budget = qn_attention_budget_text,

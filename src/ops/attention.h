@@ -7,9 +7,9 @@
 #include "ops/family.h"
 
 // Plans are numbered for ever: tables of tuning results name them.
-enum { QN_ATTENTION_PREFILL = 1, QN_ATTENTION_DECODE, QN_ATTENTION_WGMMA };
+enum { QN_ATTENTION_PREFILL = 1, QN_ATTENTION_DECODE, QN_ATTENTION_WGMMA, QN_ATTENTION_STREAM };
 
-// rows: queries (times packed heads) a CTA; keys: of a block; warps: over the rows; columns: warps that share a row's keys
+// rows: queries (times packed heads) a CTA; keys: of a block; warps: over the rows (stream: over the keys); columns: warps that share a row's keys
 // and output columns; slots: blocks of K or V in shared memory; ctas: an SM.
 enum qn_attention_knob {
     QN_ATTENTION_PLAN,
@@ -24,7 +24,7 @@ enum qn_attention_knob {
 extern const qn_knob qn_attention_knobs[QN_ATTENTION_KNOBS];
 
 // Buckets of sizes: few queries a sequence (decode) by the rows that a KV head's queries make, then all others.
-enum { QN_ATTENTION_DECODE_16, QN_ATTENTION_DECODE_64, QN_ATTENTION_MANY, QN_ATTENTION_BUCKETS };
+enum { QN_ATTENTION_DECODE_8, QN_ATTENTION_DECODE_16, QN_ATTENTION_DECODE_64, QN_ATTENTION_MANY, QN_ATTENTION_BUCKETS };
 
 // What a plan needs of an SM, in numbers: what is refused, and what `quern show plan` prints.
 typedef struct qn_attention_budget {
@@ -39,6 +39,15 @@ qn_attention_budget qn_attention_budget_of(const quern_attention_spec *spec, con
 void qn_attention_budget_text(const quern_spec *spec, const qn_arch *arch, const qn_config *config, qn_text *text);
 quern_status qn_attention_plan(const quern_spec *spec, const qn_arch *arch, const qn_config *config, qn_plan *plan);
 void qn_attention_choose(const quern_spec *spec, const qn_arch *arch, size_t bucket, qn_config *config);
+
+// ---- plan=stream (attention_stream.c)
+
+quern_status qn_attention_stream_check(const quern_attention_spec *spec, const qn_config *config);
+int qn_attention_stream_shared(const quern_attention_spec *spec, const qn_config *config);
+int qn_attention_stream_registers(const quern_attention_spec *spec, const qn_config *config);
+int qn_attention_stream_threads(const qn_config *config);
+// False: none of its blocks serves the spec.
+bool qn_attention_stream_choose(const quern_spec *spec, const qn_arch *arch, int rows, qn_config *config);
 
 // ---- plan=wgmma (attention_wgmma.c)
 

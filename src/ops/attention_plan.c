@@ -4,6 +4,7 @@
 //
 //   prefill  a CTA a tile of queries of one head; all keys in turn (prefill.cu)
 //   decode   a CTA a tile of queries of all heads of a KV head, and some splits of its keys; the last merges (decode.cu)
+//   stream   the same for at most 16 rows, each warp with keys of its own (decode_stream.cu; attention_stream.c)
 //
 // A CTA has warps × columns warps. Those of one row share its scores by keys and its output by columns, so that
 // head_dim 512 finds registers; with columns=1 each warp has its rows for itself and P stays in registers.
@@ -15,15 +16,22 @@
 
 typedef quern_attention_spec spec_t;
 
-static const qn_name plan_names[] = {
-    {"prefill", QN_ATTENTION_PREFILL}, {"decode", QN_ATTENTION_DECODE}, {"wgmma", QN_ATTENTION_WGMMA}, {NULL, 0}};
+static const qn_name plan_names[] = {{"prefill", QN_ATTENTION_PREFILL},
+                                     {"decode", QN_ATTENTION_DECODE},
+                                     {"wgmma", QN_ATTENTION_WGMMA},
+                                     {"stream", QN_ATTENTION_STREAM},
+                                     {NULL, 0}};
 
 const qn_knob qn_attention_knobs[QN_ATTENTION_KNOBS] = {
-    [QN_ATTENTION_PLAN] =
-        {"plan", {QN_ATTENTION_PREFILL, QN_ATTENTION_DECODE, QN_ATTENTION_WGMMA}, 3, plan_names, "which kernel"},
-    [QN_ATTENTION_ROWS] = {"rows", {16, 32, 64, 128, 192, 256}, 6, NULL, "queries a CTA (decode: times packed heads)"},
+    [QN_ATTENTION_PLAN] = {"plan",
+                           {QN_ATTENTION_PREFILL, QN_ATTENTION_DECODE, QN_ATTENTION_WGMMA, QN_ATTENTION_STREAM},
+                           4,
+                           plan_names,
+                           "which kernel"},
+    [QN_ATTENTION_ROWS] =
+        {"rows", {8, 16, 32, 64, 128, 192, 256}, 7, NULL, "queries a CTA (decode: times packed heads)"},
     [QN_ATTENTION_KEYS] = {"keys", {16, 32, 48, 64, 80, 96, 112, 128, 176}, 9, NULL, "keys a block"},
-    [QN_ATTENTION_WARPS] = {"warps", {1, 2, 4, 8}, 4, NULL, "warps over the rows"},
+    [QN_ATTENTION_WARPS] = {"warps", {1, 2, 4, 8}, 4, NULL, "warps over the rows (stream: over the keys)"},
     [QN_ATTENTION_COLUMNS] = {"columns", {1, 2, 4, 8}, 4, NULL, "warps that share a row's keys and output columns"},
     [QN_ATTENTION_SLOTS] = {"slots", {2, 3, 4, 5, 6, 8}, 6, NULL, "blocks of k or v in shared memory"},
     [QN_ATTENTION_CTAS] = {"ctas", {1, 2, 3, 4, 6, 8}, 6, NULL, "CTAs an SM that registers are kept for"},
@@ -93,6 +101,11 @@ static bool is_wgmma(const qn_config *c)
     return value_of(c, QN_ATTENTION_PLAN) == QN_ATTENTION_WGMMA;
 }
 
+static bool is_stream(const qn_config *c)
+{
+    return value_of(c, QN_ATTENTION_PLAN) == QN_ATTENTION_STREAM;
+}
+
 qn_attention_budget qn_attention_budget_of(const spec_t *s, const qn_arch *arch, const qn_config *c)
 {
     if (is_wgmma(c))
@@ -101,10 +114,12 @@ qn_attention_budget qn_attention_budget_of(const spec_t *s, const qn_arch *arch,
             .registers = qn_attention_wgmma_registers(s, c),
             .shared_bytes = qn_attention_wgmma_shared(s, c),
         };
+    bool stream = is_stream(c);
     return (qn_attention_budget){
-        .threads = 32 * value_of(c, QN_ATTENTION_WARPS) * value_of(c, QN_ATTENTION_COLUMNS),
-        .registers = registers(s, c),
-        .shared_bytes = shared_bytes(s, c),
+        .threads = stream ? qn_attention_stream_threads(c)
+                          : 32 * value_of(c, QN_ATTENTION_WARPS) * value_of(c, QN_ATTENTION_COLUMNS),
+        .registers = stream ? qn_attention_stream_registers(s, c) : registers(s, c),
+        .shared_bytes = stream ? qn_attention_stream_shared(s, c) : shared_bytes(s, c),
         .tensor_columns = arch->tensor_memory_columns ? tensor_columns_of(s, tensor_rows(s, arch)) : 0,
     };
 }
@@ -128,6 +143,7 @@ static quern_status check_shape(const spec_t *s, const qn_config *c)
 {
     int rows = value_of(c, QN_ATTENTION_ROWS), keys = value_of(c, QN_ATTENTION_KEYS);
     int warps = value_of(c, QN_ATTENTION_WARPS), columns = value_of(c, QN_ATTENTION_COLUMNS);
+    if (is_stream(c)) return qn_attention_stream_check(s, c);
     if (rows % (16 * warps))
         return qn_fail(QUERN_NO_PLAN, "rows=%d warps=%d: a warp has whole tiles of 16 rows", rows, warps);
     if (keys % (8 * columns))
@@ -179,6 +195,7 @@ static void write_entry(const spec_t *s, const qn_config *c, char *entry)
              s->window_left >= 0 ? "_window" : "", s->softcap != 0 ? "_cap" : "", s->sink ? "_sink" : "",
              s->lse ? "_lse" : "", s->page && s->cu_q ? "_ragged" : "",
              is_wgmma(c)                                             ? "wgmma"
+             : is_stream(c)                                          ? "stream"
              : value_of(c, QN_ATTENTION_PLAN) == QN_ATTENTION_DECODE ? "decode"
                                                                      : "prefill");
 }
@@ -206,7 +223,7 @@ static void add_tile_constants(const qn_config *c, qn_kernel_plan *k)
 {
     qn_plan_constant(k, "ROWS", value_of(c, QN_ATTENTION_ROWS));
     qn_plan_constant(k, "KEYS", value_of(c, QN_ATTENTION_KEYS));
-    qn_plan_constant(k, "COLUMNS", value_of(c, QN_ATTENTION_COLUMNS));
+    qn_plan_constant(k, "COLUMNS", is_stream(c) ? 1 : value_of(c, QN_ATTENTION_COLUMNS));
     qn_plan_constant(k, "SLOTS", value_of(c, QN_ATTENTION_SLOTS));
 }
 
@@ -224,6 +241,7 @@ static quern_status plan_wgmma(const quern_spec *base, const qn_arch *arch, cons
     qn_kernel_plan *k = &made.stage[0];
     made.stage_count = 2;
     made.stage[1] = other.stage[0];
+    k->serves = "rows at multiples of 16 bytes", made.stage[1].serves = "rows at other addresses";
     k->template_path = qn_attention_wgmma_template(c);
     k->threads = qn_attention_wgmma_threads(c);
     k->min_ctas = 1, k->cluster = 1;
@@ -247,12 +265,14 @@ quern_status qn_attention_plan(const quern_spec *base, const qn_arch *arch, cons
     QN_TRY(check_shape(s, c));
     QN_TRY(check_budget(s, arch, c));
     made.stage_count = 1;
-    k->template_path =
-        value_of(c, QN_ATTENTION_PLAN) == QN_ATTENTION_DECODE ? "attention/decode.cu" : "attention/prefill.cu";
-    k->threads = 32 * value_of(c, QN_ATTENTION_WARPS) * value_of(c, QN_ATTENTION_COLUMNS);
+    qn_attention_budget budget = qn_attention_budget_of(s, arch, c);
+    k->template_path = is_stream(c)                                            ? "attention/decode_stream.cu"
+                       : value_of(c, QN_ATTENTION_PLAN) == QN_ATTENTION_DECODE ? "attention/decode.cu"
+                                                                               : "attention/prefill.cu";
+    k->threads = budget.threads;
     k->min_ctas = value_of(c, QN_ATTENTION_CTAS);
     k->cluster = 1;
-    k->dynamic_shared = shared_bytes(s, c);
+    k->dynamic_shared = budget.shared_bytes;
     k->params_bytes = sizeof(attention_params);
     write_entry(s, c, k->entry);
     add_spec_constants(s, k);
@@ -318,19 +338,25 @@ static void choose_prefill(const quern_spec *base, const qn_arch *arch, qn_confi
 }
 
 // With batch_invariant one tile serves all: of 64 rows, which neither few nor many queries waste too much of.
+static void choose_decode(const quern_spec *base, const qn_arch *arch, size_t bucket, qn_config *c)
+{
+    bool invariant = ((const spec_t *)base)->batch_invariant;
+    int few = invariant ? 0 : bucket == QN_ATTENTION_DECODE_8 ? 8 : bucket == QN_ATTENTION_DECODE_16 ? 16 : 0;
+    if (few && qn_attention_stream_choose(base, arch, few, c)) return;
+    memset(c, 0, sizeof *c);
+    c->value[QN_ATTENTION_PLAN] = QN_ATTENTION_DECODE;
+    choose_of(base, arch, few ? decode_16_tiles : decode_64_tiles, decode_occupancy, QN_COUNT(decode_occupancy), c);
+}
+
 void qn_attention_choose(const quern_spec *base, const qn_arch *arch, size_t bucket, qn_config *c)
 {
+    const spec_t *s = (const spec_t *)base;
     qn_message_mark mark;
     qn_message_save(&mark);
     memset(c, 0, sizeof *c);
-    bool invariant = ((const spec_t *)base)->batch_invariant;
-    bool decode = invariant || bucket != QN_ATTENTION_MANY;
-    c->value[QN_ATTENTION_PLAN] = decode ? QN_ATTENTION_DECODE : QN_ATTENTION_PREFILL;
-    if (!decode) {
-        if (!qn_attention_wgmma_choose((const spec_t *)base, arch, c)) choose_prefill(base, arch, c);
-    } else if (!invariant && bucket == QN_ATTENTION_DECODE_16)
-        choose_of(base, arch, decode_16_tiles, decode_occupancy, QN_COUNT(decode_occupancy), c);
-    else
-        choose_of(base, arch, decode_64_tiles, decode_occupancy, QN_COUNT(decode_occupancy), c);
+    if (s->batch_invariant || bucket != QN_ATTENTION_MANY)
+        choose_decode(base, arch, bucket, c);
+    else if (!qn_attention_wgmma_choose(s, arch, c))
+        choose_prefill(base, arch, c);
     qn_message_restore(&mark);
 }

@@ -1,23 +1,80 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names of buckets that one configuration serves. Called by runtime/prepare.c and the command; knows no family by name.
+//
+// A bucket's name is parts between ", ", one a size: "SIZE a..b", "SIZE a…" where there is no end, or "SIZE a". The last size
+// is the one that changes fastest from bucket to bucket.
 #include <stdio.h>
 #include <string.h>
 
 #include "ops/family.h"
 
-// A bucket's name is "SIZE a..b", "SIZE a…" for the last one, or "SIZE a".
+enum { NAME_BYTES = 96, MOST_PARTS = 4 };
+
+typedef struct parts {
+    char text[NAME_BYTES];
+    char *part[MOST_PARTS];
+    size_t count;
+} parts;
+
+static void split(const qn_family *family, size_t bucket, parts *p)
+{
+    p->text[0] = 0;
+    family->bucket_name(bucket, p->text, sizeof p->text);
+    p->count = 0;
+    for (char *at = p->text; at && p->count < MOST_PARTS;) {
+        p->part[p->count++] = at;
+        at = strstr(at, ", ");
+        if (at) *at = 0, at += 2;
+    }
+}
+
+// "SIZE a..b" and "SIZE c..d" are "SIZE a..d". false: they are of two sizes.
+static bool join(const char *from, const char *to, char *text, size_t bytes)
+{
+    const char *number = strrchr(from, ' ');
+    size_t size = number ? (size_t)(number + 1 - from) : 0;
+    const char *dots = strstr(to, ".."), *open = strstr(to, "…");
+    if (!strcmp(from, to)) return snprintf(text, bytes, "%s", from) > 0;
+    if (!size || strncmp(from, to, size) != 0) return false;
+    const char *end = open ? open : dots ? dots : to + size;
+    snprintf(text, bytes, "%.*s%.*s%s%s", (int)size, from, (int)strspn(from + size, "0123456789"), from + size,
+             open || dots ? "" : "..", end);
+    return true;
+}
+
+// Whether buckets first … last are all pairs of ranges, one a part: after a part that differs, the others begin with the
+// first range that there is of their size, and end with the last.
+static bool is_product(const qn_family *family, const parts *from, const parts *to)
+{
+    parts lowest, highest;
+    bool differs = false;
+    split(family, 0, &lowest);
+    split(family, family->bucket_count - 1, &highest);
+    if (from->count != to->count) return false;
+    for (size_t i = 0; i < from->count; i++) {
+        if (differs && (lowest.count != from->count || highest.count != from->count)) return false;
+        if (differs && (strcmp(from->part[i], lowest.part[i]) || strcmp(to->part[i], highest.part[i]))) return false;
+        differs |= strcmp(from->part[i], to->part[i]) != 0;
+    }
+    return true;
+}
+
 void qn_buckets_name(const qn_family *family, size_t first, size_t last, char *text, size_t bytes)
 {
-    char from[96] = "", to[96] = "";
-
-    family->bucket_name(first, from, sizeof from);
-    family->bucket_name(last, to, sizeof to);
-    const char *from_end = strstr(from, ".."), *to_end = strstr(to, "..");
-    if (!to_end) to_end = strstr(to, "…");
-    if (first == last)
-        snprintf(text, bytes, "%s", from);
-    else if (to_end)
-        snprintf(text, bytes, "%.*s%s", from_end ? (int)(from_end - from) : (int)strlen(from), from, to_end);
-    else
-        snprintf(text, bytes, "%s to %s", from, to);
+    parts from, to;
+    char joined[MOST_PARTS][NAME_BYTES];
+    split(family, first, &from);
+    split(family, last, &to);
+    bool all = first == 0 && last + 1 == family->bucket_count, ok = all || is_product(family, &from, &to);
+    size_t count = all ? 1 : from.count, used = 0;
+    for (size_t i = 0; i < count && ok; i++) ok = join(from.part[i], to.part[i], joined[i], sizeof joined[i]);
+    if (ok) {
+        for (size_t i = 0; i < count && used < bytes; i++)
+            used += (size_t)snprintf(text + used, bytes - used, "%s%s", i ? ", " : "", joined[i]);
+        return;
+    }
+    char one[NAME_BYTES] = "", other[NAME_BYTES] = "";
+    family->bucket_name(first, one, sizeof one);
+    family->bucket_name(last, other, sizeof other);
+    snprintf(text, bytes, "%s to %s", one, other);
 }

@@ -131,6 +131,9 @@ typedef struct qn_family {
     void (*bucket_name)(size_t bucket, char *text, size_t bytes);
     void (*bucket_sizes)(size_t bucket, void *sizes);
     size_t (*bucket_of)(const void *sizes);
+    // NULL where there is one size. The buckets that launches of a spec with sizes from … to may be in: bit b for bucket b.
+    // What the spec's layout does not have, and what bucket_of does not ask for, may be anything.
+    uint32_t (*buckets_between)(const quern_spec *spec, const void *from, const void *to);
 
     // The heuristic configuration of a bucket on an architecture. Depends on nothing else.
     void (*choose)(const quern_spec *spec, const qn_arch *arch, size_t bucket, qn_config *config);
@@ -148,6 +151,7 @@ typedef struct qn_family {
     // Launch path: checks sizes, pointers and strides (qn_check_args does the generic part); nothing to launch sets
     // *empty. Then the parameters of each stage.
     quern_status (*check_args)(const quern_spec *spec, const quern_args *args, bool *empty);
+    bool args_are_plain; // check_args asks for no more than qn_check_args, where the first size is not 0 (ops/args_glance.h)
     void (*sizes_of)(const quern_args *args, void *sizes);
     void (*launch)(const quern_spec *spec, const qn_config *config, const qn_plan *plan, const qn_device_limits *limits,
                    const quern_args *args, size_t stage, qn_launch *launch);

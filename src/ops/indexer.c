@@ -303,22 +303,48 @@ static size_t place_in(const int64_t *last, size_t count, int64_t value)
 static size_t bucket_of(const void *in)
 {
     const sizes_t *z = in;
-    size_t length = z->max_length ? place_in(last_length, LENGTHS, z->max_length) : LENGTHS - 1;
+    int64_t entries = z->max_length ? z->max_length : z->L;
+    size_t length = entries ? place_in(last_length, LENGTHS, entries) : LENGTHS - 1;
     return place_in(last_T, QN_COUNT(last_T), z->T) * LENGTHS + length;
+}
+
+// Lengths from … to, as bits.
+static uint32_t lengths_between(int64_t from, int64_t to)
+{
+    return (2u << place_in(last_length, LENGTHS, to)) - (1u << place_in(last_length, LENGTHS, from));
+}
+
+static uint32_t buckets_between(const quern_spec *base, const void *at_least, const void *at_most)
+{
+    const spec_t *s = (const spec_t *)base;
+    const sizes_t *from = at_least, *to = at_most;
+    bool contiguous = !s->page && s->layout != QUERN_INDEXER_NVFP4_HEADS;
+    uint32_t lengths = to->max_length ? lengths_between(from->max_length, to->max_length) : 0, found = 0;
+    if (!from->max_length && contiguous && to->L) lengths |= lengths_between(from->L, to->L);
+    if (!from->max_length && (!contiguous || !from->L)) lengths |= 1u << (LENGTHS - 1);
+    for (size_t t = place_in(last_T, QN_COUNT(last_T), from->T); t <= place_in(last_T, QN_COUNT(last_T), to->T); t++)
+        found |= lengths << (t * LENGTHS);
+    return found;
+}
+
+static void range_name(const char *size, const int64_t *last, size_t count, size_t at, char *text, size_t bytes)
+{
+    long long from = at ? (long long)last[at - 1] + 1 : 1;
+    if (at + 1 == count)
+        snprintf(text, bytes, "%s %lld…", size, from);
+    else if (from == last[at])
+        snprintf(text, bytes, "%s %lld", size, from);
+    else
+        snprintf(text, bytes, "%s %lld..%lld", size, from, (long long)last[at]);
 }
 
 static void bucket_name(size_t bucket, char *text, size_t bytes)
 {
     size_t t = bucket / LENGTHS, l = bucket % LENGTHS;
-    char rows[48];
-    if (t + 1 == QN_COUNT(last_T))
-        snprintf(rows, sizeof rows, "T %lld+", (long long)last_T[t - 1] + 1);
-    else
-        snprintf(rows, sizeof rows, "T to %lld", (long long)last_T[t]);
-    if (l + 1 == LENGTHS)
-        snprintf(text, bytes, "%s, max_length %lld+", rows, (long long)last_length[l - 1] + 1);
-    else
-        snprintf(text, bytes, "%s, max_length to %lld", rows, (long long)last_length[l]);
+    char rows[48], lengths[48];
+    range_name("T", last_T, QN_COUNT(last_T), t, rows, sizeof rows);
+    range_name("max_length", last_length, LENGTHS, l, lengths, sizeof lengths);
+    snprintf(text, bytes, "%s, %s", rows, lengths);
 }
 
 static void bucket_sizes(size_t bucket, void *out)
@@ -484,11 +510,13 @@ const qn_family qn_family_indexer = {
     .bucket_name = bucket_name,
     .bucket_sizes = bucket_sizes,
     .bucket_of = bucket_of,
+    .buckets_between = buckets_between,
     .choose = choose,
     .plan = plan,
     .workspace = workspace,
     .workspace_word = 0,
     .check_args = check_args,
+    .args_are_plain = true,
     .sizes_of = sizes_of,
     .launch = launch,
     .contents = qn_indexer_contents,

@@ -7,6 +7,7 @@
 //   fragments  tensor cores, operands from memory into registers; few tokens, 16-bit types, w [E, D]
 //   wide       tensor cores of sm_90a, a slice of D in shared memory at once; 17 to 64 tokens, 16-bit types, w [E, D]
 //   deep       tensor cores of sm_90a, a ring of blocks of D; more tokens, 16-bit types, w [E, D]
+//   multicast  tensor cores of sm_90a, tiles shared by the CTAs of a cluster; more tokens, 16-bit types, w [E, D]
 //   tiles      tensor cores, operands through shared memory; 16-bit types, any layout
 //   exact      f32 fma, operands through shared memory; any types, any layout
 #include <stddef.h>
@@ -73,20 +74,17 @@ static const qn_tensor tensors[] = {
 #undef AT
 // clang-format on
 
-const qn_name qn_router_plan_names[] = {{"rows", QN_ROUTER_ROWS},
-                                        {"fragments", QN_ROUTER_FRAGMENTS},
-                                        {"wide", QN_ROUTER_WIDE},
-                                        {"deep", QN_ROUTER_DEEP},
-                                        {"tiles", QN_ROUTER_TILES},
-                                        {"exact", QN_ROUTER_EXACT},
-                                        {NULL, 0}};
+const qn_name qn_router_plan_names[] = {{"rows", QN_ROUTER_ROWS},           {"fragments", QN_ROUTER_FRAGMENTS},
+                                        {"wide", QN_ROUTER_WIDE},           {"deep", QN_ROUTER_DEEP},
+                                        {"tiles", QN_ROUTER_TILES},         {"exact", QN_ROUTER_EXACT},
+                                        {"multicast", QN_ROUTER_MULTICAST}, {NULL, 0}};
 static const qn_name sums_names[] = {{"parts", QN_ROUTER_PARTS}, {"whole", QN_ROUTER_WHOLE}, {NULL, 0}};
 
 const qn_knob qn_router_knobs[] = {
     [QN_ROUTER_PLAN] = {"plan",
                         {QN_ROUTER_ROWS, QN_ROUTER_FRAGMENTS, QN_ROUTER_WIDE, QN_ROUTER_DEEP, QN_ROUTER_TILES,
-                         QN_ROUTER_EXACT},
-                        6,
+                         QN_ROUTER_EXACT, QN_ROUTER_MULTICAST},
+                        7,
                         qn_router_plan_names,
                         "how products are made"},
     [QN_ROUTER_SUMS] = {"sums",
@@ -94,14 +92,19 @@ const qn_knob qn_router_knobs[] = {
                         2,
                         sums_names,
                         "parts: partial sums, gated by the same kernel; whole: logits, then a gate kernel"},
-    [QN_ROUTER_TOKENS] = {"tokens", {1, 2, 4, 8, 16, 32, 64, 128}, 8, NULL, "of a tile"},
+    [QN_ROUTER_TOKENS] = {"tokens", {1, 2, 4, 8, 16, 32, 64, 128, 192, 256}, 10, NULL, "of a tile"},
     [QN_ROUTER_EXPERTS] = {"experts", {1, 2, 3, 4, 6, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256}, 15, NULL, "of a tile"},
     [QN_ROUTER_SLICES] = {"slices", {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16}, 15, NULL, "of D"},
     [QN_ROUTER_CHUNK] = {"chunk", {32, 64, 128, 256}, 4, NULL, "fragments: elements of D a warp"},
-    [QN_ROUTER_STAGES] =
-        {"stages", {2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16}, 11, NULL, "tiles, exact, deep: blocks of D in shared memory"},
+    [QN_ROUTER_STAGES] = {"stages",
+                          {2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16},
+                          11,
+                          NULL,
+                          "tiles, exact, deep, multicast: blocks of D in shared memory"},
     [QN_ROUTER_GATE] =
         {"gate", {1, 2, 3, 4}, 4, NULL, "whole: the gate's own choice for up to 512, 1024, 8192, more tokens"},
+    [QN_ROUTER_CLUSTER_N] = {"cluster_n", {1, 2, 4}, 3, NULL, "multicast: CTAs of a cluster that share experts"},
+    [QN_ROUTER_CLUSTER_E] = {"cluster_e", {1, 2, 3, 4}, 4, NULL, "multicast: CTAs of a cluster that share tokens"},
 };
 
 // ---- buckets of tokens
@@ -275,6 +278,10 @@ static void launch_parts(const spec_t *s, const qn_config *c, const qn_device_li
     if (N > ROUTER_MOST_WHOLE) p->words = (unsigned *)((char *)p->words + clean_bytes(s));
     p->part = whole ? ROUTER_WHOLE : kind == PARTS ? ROUTER_PARTS : ROUTER_GATE;
     out->skip = whole && kind == GATE_OF_PARTS;
+    if (kind == PARTS && c->value[QN_ROUTER_PLAN] == QN_ROUTER_MULTICAST) {
+        qn_router_multicast_launch(s, c, limits->driver, p, out);
+        return;
+    }
     out->grid[0] = (uint32_t)(kind == PARTS ? ctas : N);
     memcpy(out->params, p, sizeof *p);
 }
@@ -308,6 +315,10 @@ static void launch(const quern_spec *base, const qn_config *config, const qn_pla
         launch_gate(s, &made->stage[stage], &p, out);
         return;
     }
+    if (config->value[QN_ROUTER_PLAN] == QN_ROUTER_MULTICAST) {
+        qn_router_multicast_launch(s, config, limits->driver, &p, out);
+        return;
+    }
     out->grid[0] = (uint32_t)tiles_of(s, config, p.gate.N);
     memcpy(out->params, &p, sizeof p);
 }
@@ -339,6 +350,7 @@ const qn_family qn_family_router = {
     .workspace = workspace,
     .workspace_word = 0xFFFFFFFFu, // exchange.cuh: kAbsent
     .check_args = check_args,
+    .args_are_plain = true,
     .sizes_of = sizes_of,
     .launch = launch,
     .reference = qn_reference_router,

@@ -1,14 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the files of the family router share: router.c (lists, checks, launch), router_shape.c (what a configuration needs),
-// router_plan.c (configuration to kernels) and router_choose.c (which configuration serves which sizes).
+// router_plan.c (configuration to kernels), router_multicast.c (launches by TMA) and router_choose.c (which configuration serves which sizes).
 #ifndef QN_OPS_ROUTER_H
 #define QN_OPS_ROUTER_H
 
+#include "cuda/driver.h"
 #include "ops/family.h"
 #include "router/args.h"
 
 // Plans are numbered for ever: tables of tuning results name them.
-enum { QN_ROUTER_ROWS = 1, QN_ROUTER_FRAGMENTS, QN_ROUTER_WIDE, QN_ROUTER_DEEP, QN_ROUTER_TILES, QN_ROUTER_EXACT };
+enum {
+    QN_ROUTER_ROWS = 1,
+    QN_ROUTER_FRAGMENTS,
+    QN_ROUTER_WIDE,
+    QN_ROUTER_DEEP,
+    QN_ROUTER_TILES,
+    QN_ROUTER_EXACT,
+    QN_ROUTER_MULTICAST
+};
 enum { QN_ROUTER_PARTS = 1, QN_ROUTER_WHOLE }; // sums
 
 enum qn_router_knob {
@@ -20,6 +29,8 @@ enum qn_router_knob {
     QN_ROUTER_CHUNK,
     QN_ROUTER_STAGES,
     QN_ROUTER_GATE,
+    QN_ROUTER_CLUSTER_N,
+    QN_ROUTER_CLUSTER_E,
     QN_ROUTER_KNOBS
 };
 extern const qn_knob qn_router_knobs[QN_ROUTER_KNOBS];
@@ -40,7 +51,7 @@ typedef struct qn_router_shape {
     int threads, registers;      // registers: about what a thread needs; with less the compiler would spill
     int shared, gate_at;         // bytes; where the gate's pieces begin, behind those of the products
     int units;                   // rows
-    int groups;                  // wide, deep
+    int groups;                  // wide, deep, multicast
     int multiply_warps;          // fragments
     int block, warps_m, warps_n; // tiles, exact
 } qn_router_shape;
@@ -62,6 +73,11 @@ void qn_router_gate_spec(const quern_router_spec *s, quern_gate_spec *gate); // 
 
 quern_status qn_router_plan(const quern_spec *spec, const qn_arch *arch, const qn_config *config, qn_plan *plan);
 void qn_router_choose(const quern_spec *spec, const qn_arch *arch, size_t bucket, qn_config *config);
+
+// A launch of the plan multicast: maps, and a grid of whole clusters.
+int qn_router_cluster(const qn_config *c);
+void qn_router_multicast_launch(const quern_router_spec *s, const qn_config *c, const qn_driver *driver,
+                                const router_params *p, qn_launch *out);
 
 // ---- small helpers
 

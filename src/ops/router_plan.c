@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "ops/router.h"
+#include "router/args_multicast.h"
 
 typedef quern_router_spec spec_t;
 
@@ -81,9 +82,10 @@ static void add_plan_constants(const spec_t *s, const qn_config *c, const qn_rou
                                qn_kernel_plan *k)
 {
     static const char *const path[] = {
-        [QN_ROUTER_ROWS] = "router/rows.cu",   [QN_ROUTER_FRAGMENTS] = "router/fragments.cu",
-        [QN_ROUTER_WIDE] = "router/wide.cu",   [QN_ROUTER_DEEP] = "router/deep.cu",
-        [QN_ROUTER_TILES] = "router/tiles.cu", [QN_ROUTER_EXACT] = "router/exact.cu"};
+        [QN_ROUTER_ROWS] = "router/rows.cu",          [QN_ROUTER_FRAGMENTS] = "router/fragments.cu",
+        [QN_ROUTER_WIDE] = "router/wide.cu",          [QN_ROUTER_DEEP] = "router/deep.cu",
+        [QN_ROUTER_TILES] = "router/tiles.cu",        [QN_ROUTER_EXACT] = "router/exact.cu",
+        [QN_ROUTER_MULTICAST] = "router/multicast.cu"};
     qn_router_cut d = qn_router_cut_of(s, c);
     k->template_path = path[c->value[QN_ROUTER_PLAN]];
     qn_plan_constant(k, "LOGITS", whole);
@@ -99,6 +101,10 @@ static void add_plan_constants(const spec_t *s, const qn_config *c, const qn_rou
         qn_plan_constant(k, "MULTIPLY_WARPS", n->multiply_warps);
     } else if (c->value[QN_ROUTER_PLAN] == QN_ROUTER_WIDE) {
         qn_plan_constant(k, "GROUPS", n->groups);
+    } else if (c->value[QN_ROUTER_PLAN] == QN_ROUTER_MULTICAST) {
+        qn_plan_constant(k, "STAGES", c->value[QN_ROUTER_STAGES]);
+        qn_plan_constant(k, "CLUSTER_N", c->value[QN_ROUTER_CLUSTER_N]);
+        qn_plan_constant(k, "CLUSTER_E", c->value[QN_ROUTER_CLUSTER_E]);
     } else {
         qn_plan_constant(k, "BLOCK", n->block);
         qn_plan_constant(k, "STAGES", c->value[QN_ROUTER_STAGES]);
@@ -116,7 +122,7 @@ static quern_status check_spec(const spec_t *s, const qn_arch *arch, const qn_co
 {
     int p = c->value[QN_ROUTER_PLAN];
     const char *word = word_of(qn_router_plan_names, p);
-    if ((p == QN_ROUTER_WIDE || p == QN_ROUTER_DEEP) && !arch->has_wgmma)
+    if ((p == QN_ROUTER_WIDE || p == QN_ROUTER_DEEP || p == QN_ROUTER_MULTICAST) && !arch->has_wgmma)
         return qn_fail(QUERN_NO_PLAN, "plan=%s: %s (%d) has no wgmma, sm_90a has", word, arch->name, arch->cc);
     if (p != QN_ROUTER_ROWS && p != QN_ROUTER_EXACT && !is_half(s)) {
         return qn_fail(QUERN_NO_PLAN, "plan=%s: in=%s and w=%s, tensor cores take one 16-bit type (of 2 bytes)", word,
@@ -128,6 +134,10 @@ static quern_status check_spec(const spec_t *s, const qn_arch *arch, const qn_co
         return qn_fail(QUERN_NO_PLAN, "plan=%s: batch_invariant=1 needs tiles or exact", word);
     if (c->value[QN_ROUTER_SUMS] == QN_ROUTER_WHOLE && p < QN_ROUTER_DEEP)
         return qn_fail(QUERN_NO_PLAN, "plan=%s sums=whole: it has up to %d tokens in parts", word, ROUTER_MOST_WHOLE);
+    if (p == QN_ROUTER_MULTICAST && qn_router_cluster(c) > 8)
+        return qn_fail(QUERN_NO_PLAN, "plan=%s: %d CTAs a cluster, 8 at most", word, qn_router_cluster(c));
+    if (p == QN_ROUTER_MULTICAST && c->value[QN_ROUTER_SUMS] == QN_ROUTER_WHOLE && qn_router_cut_of(s, c).slices > 1)
+        return qn_fail(QUERN_NO_PLAN, "plan=%s sums=whole: slices=%d, it must be 1", word, c->value[QN_ROUTER_SLICES]);
     return QUERN_OK;
 }
 
@@ -153,9 +163,10 @@ static quern_status plan_kernel(const spec_t *s, const qn_arch *arch, const qn_c
     QN_TRY(check_sm(arch, c, &n));
     k->threads = n.threads;
     k->min_ctas = 1;
-    k->cluster = 1;
+    k->cluster = qn_router_cluster(c);
     k->dynamic_shared = n.shared;
-    k->params_bytes = sizeof(router_params);
+    k->params_bytes =
+        c->value[QN_ROUTER_PLAN] == QN_ROUTER_MULTICAST ? sizeof(router_multicast_params) : sizeof(router_params);
     write_entry(s, c, whole ? "_logits" : "", k->entry);
     add_spec_constants(s, k);
     add_plan_constants(s, c, &n, whole, k);
@@ -189,15 +200,21 @@ static void plan_gather(const spec_t *s, const qn_arch *arch, const qn_config *c
 
 static quern_status plan_parts(const spec_t *s, const qn_arch *arch, const qn_config *c, qn_kernel_plan *stage)
 {
-    QN_TRY(plan_kernel(s, arch, c, false, qn_router_is_fused(s, arch, c), &stage[0]));
+    bool fused = qn_router_is_fused(s, arch, c);
+    QN_TRY(plan_kernel(s, arch, c, false, fused, &stage[0]));
     plan_gather(s, arch, c, &stage[1]);
+    stage[0].serves = fused ? "logits; gate too where N ≤ 64 and all CTAs fit at once" : "logits";
+    stage[1].serves = fused ? "gate where the first has none" : "gate";
     return QUERN_OK;
 }
 
 static quern_status plan_logits(const spec_t *s, const qn_arch *arch, const qn_config *c, qn_kernel_plan *stage)
 {
     QN_TRY(plan_kernel(s, arch, c, true, false, &stage[0]));
-    return plan_gate(s, arch, c, &stage[1]);
+    QN_TRY(plan_gate(s, arch, c, &stage[1]));
+    stage[0].serves = s->batch_invariant ? "logits of many tokens" : "logits";
+    stage[1].serves = s->batch_invariant ? "gate of many tokens" : "gate";
+    return QUERN_OK;
 }
 
 quern_status qn_router_plan(const quern_spec *base, const qn_arch *arch, const qn_config *config, qn_plan *out)

@@ -98,6 +98,20 @@ static qn_router_shape deep_shape(const spec_t *s, const qn_config *c, bool fuse
     return n;
 }
 
+// A ring of blocks with two mbarriers each; one warpgroup more, which loads. Registers are dealt by setmaxnreg where there
+// are several that multiply.
+static qn_router_shape multicast_shape(const qn_config *c)
+{
+    int tokens = c->value[QN_ROUTER_TOKENS], experts = c->value[QN_ROUTER_EXPERTS];
+    qn_router_shape n = {.block = 64, .groups = tokens == 64 ? 1 : tokens == 192 ? 3 : 2};
+    static const int given[] = {0, 255, 232, 160};
+    int wanted = tokens / n.groups * experts / 128 + 32;
+    n.threads = (n.groups + 1) * 128;
+    n.shared = c->value[QN_ROUTER_STAGES] * ((tokens + experts) * 128 + 16);
+    n.registers = wanted <= given[n.groups] ? 65536 / n.threads / 8 * 8 : wanted;
+    return n;
+}
+
 static qn_router_shape tiles_shape(const spec_t *s, const qn_config *c, qn_router_cut d, bool whole, bool fused)
 {
     int tokens = c->value[QN_ROUTER_TOKENS], experts = c->value[QN_ROUTER_EXPERTS],
@@ -138,6 +152,8 @@ static qn_router_shape products_of(const spec_t *s, const qn_config *c, bool who
         return wide_shape(s, c, d, fused);
     case QN_ROUTER_DEEP:
         return deep_shape(s, c, fused);
+    case QN_ROUTER_MULTICAST:
+        return multicast_shape(c);
     case QN_ROUTER_EXACT:
         return exact_shape(s, c, d, whole, fused);
     default:
@@ -163,6 +179,7 @@ bool qn_router_has_room(const qn_arch *arch, const qn_router_shape *n)
 
 bool qn_router_is_fused(const spec_t *s, const qn_arch *arch, const qn_config *c)
 {
+    if (c->value[QN_ROUTER_PLAN] == QN_ROUTER_MULTICAST) return false; // it is for more tokens than one launch gates
     qn_router_shape n = qn_router_shape_of(s, c, false, true);
     return qn_router_has_room(arch, &n);
 }
@@ -174,15 +191,17 @@ typedef struct tile_range {
     int tokens[2], experts[2];
 } tile_range;
 static const tile_range tiles_of_plan[] = {
-    [QN_ROUTER_ROWS] = {{1, 4}, {1, 8}},        [QN_ROUTER_FRAGMENTS] = {{8, 64}, {8, 32}},
-    [QN_ROUTER_WIDE] = {{64, 64}, {8, 64}},     [QN_ROUTER_DEEP] = {{64, 128}, {32, 256}},
-    [QN_ROUTER_TILES] = {{16, 128}, {16, 128}}, [QN_ROUTER_EXACT] = {{8, 64}, {16, 64}}};
+    [QN_ROUTER_ROWS] = {{1, 4}, {1, 8}},           [QN_ROUTER_FRAGMENTS] = {{8, 64}, {8, 32}},
+    [QN_ROUTER_WIDE] = {{64, 64}, {8, 64}},        [QN_ROUTER_DEEP] = {{64, 128}, {32, 256}},
+    [QN_ROUTER_TILES] = {{16, 128}, {16, 128}},    [QN_ROUTER_EXACT] = {{8, 64}, {16, 64}},
+    [QN_ROUTER_MULTICAST] = {{64, 256}, {16, 256}}};
 
 bool qn_router_is_tile(const qn_config *c)
 {
     int p = c->value[QN_ROUTER_PLAN], t = c->value[QN_ROUTER_TOKENS], e = c->value[QN_ROUTER_EXPERTS];
     const tile_range *range = &tiles_of_plan[p];
-    bool eights = p == QN_ROUTER_ROWS || e % 8 == 0, powers = p < QN_ROUTER_TILES || (e & (e - 1)) == 0;
+    bool eights = p == QN_ROUTER_ROWS || e % 8 == 0,
+         powers = p < QN_ROUTER_TILES || p == QN_ROUTER_MULTICAST || (e & (e - 1)) == 0;
     return t >= range->tokens[0] && t <= range->tokens[1] && e >= range->experts[0] && e <= range->experts[1] &&
            eights && powers;
 }
@@ -195,7 +214,7 @@ quern_status qn_router_check_tile(const qn_config *c)
     return qn_fail(QUERN_NO_PLAN, "plan=%s tokens=%d experts=%d: it has tiles of %d … %d tokens and %d … %d experts%s",
                    word_of(qn_router_plan_names, p), c->value[QN_ROUTER_TOKENS], c->value[QN_ROUTER_EXPERTS],
                    range->tokens[0], range->tokens[1], range->experts[0], range->experts[1],
-                   p >= QN_ROUTER_TILES  ? ", a power of two"
-                   : p == QN_ROUTER_ROWS ? ""
-                                         : ", in eights");
+                   p == QN_ROUTER_TILES || p == QN_ROUTER_EXACT ? ", a power of two"
+                   : p == QN_ROUTER_ROWS                        ? ""
+                                                                : ", in eights");
 }

@@ -759,6 +759,7 @@ const qn_family qn_family_softmax_topk = {
     .workspace = workspace,
     .workspace_word = 0,
     .check_args = check_args,
+    .args_are_plain = true,
     .sizes_of = sizes_of,
     .launch = launch,
     .reference = qn_reference_softmax_topk,

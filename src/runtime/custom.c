@@ -188,6 +188,8 @@ quern_status quern_prepare_source(quern *q, const quern_source *given, int ordin
                        !q       ? "q"
                        : !given ? "source"
                                 : "kernel");
+    qn_message_mark mark;
+    qn_message_save(&mark);
     request *r = request_new(q, given, &status);
     if (!r) return status;
     quern_kernel *kernel = calloc(1, sizeof *kernel);
@@ -200,7 +202,7 @@ quern_status quern_prepare_source(quern *q, const quern_source *given, int ordin
     kernel->q = q;
     qn_quern_retain(q);
     *out = kernel;
-    return QUERN_OK;
+    return qn_message_end(&mark, QUERN_OK);
 }
 
 void quern_kernel_release(quern_kernel *kernel)
@@ -239,12 +241,15 @@ quern_status quern_warm_source(quern *q, const quern_source *given, const char *
     quern_status status;
     if (!q || !given || !arch_name)
         return qn_fail(QUERN_MISSING_ARGUMENT, "quern_warm_source: %s is NULL", !q ? "q" : !given ? "source" : "arch");
+    qn_message_mark mark;
+    qn_message_save(&mark);
     request *r = request_new(q, given, &status);
     if (!r) return status;
     status = qn_arch_find(arch_name, &arch);
     if (status == QUERN_OK) status = warm(r, arch, &result);
     request_free(r);
-    return status == QUERN_OK && report ? qn_copy_sized("report", report, &result, sizeof result) : status;
+    if (status == QUERN_OK && report) status = qn_copy_sized("report", report, &result, sizeof result);
+    return qn_message_end(&mark, status);
 }
 
 // ---- look inside

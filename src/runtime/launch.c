@@ -15,12 +15,10 @@ static quern_status wrong_family(const quern_op *op, const char *family)
                    family ? family : "no family (start from the INIT macro)");
 }
 
-// An argument structure of this library's length: the caller's, or a copy of a shorter or longer one in *room.
-static inline quern_status args_take(const qn_family *family, const quern_args *given, qn_any_args *room,
-                                     const quern_args **args)
+// An argument structure of this library's length in *room, of a shorter or longer one.
+static quern_status args_take(const qn_family *family, const quern_args *given, qn_any_args *room,
+                              const quern_args **args)
 {
-    *args = given;
-    if (given->size == family->args_bytes) return QUERN_OK;
     memset(room->bytes, 0, family->args_bytes);
     *args = &room->base;
     return qn_take_sized("args", given, room->bytes, family->args_bytes);
@@ -122,29 +120,44 @@ __attribute__((noinline, cold)) static void log_launch(const quern_op *op, const
     qn_message_restore(&mark);
 }
 
-quern_status quern_launch_args(const quern_op *op, const quern_args *given, struct CUstream_st *stream)
+// Arguments that were checked.
+static quern_status launch_checked(const quern_op *op, const quern_args *args, CUstream stream)
 {
-    if (!op || !given) return qn_fail(QUERN_MISSING_ARGUMENT, "%s is NULL", !op ? "op" : "args");
     const qn_family *family = op->family;
-    const quern_spec *spec = &op->spec.base;
-    const quern_args *args;
-    qn_any_args room;
     qn_any_sizes sizes;
-    bool is_empty = false;
-    if (given->family != family->name && (!given->family || strcmp(given->family, family->name)))
-        return wrong_family(op, given->family);
-    QN_TRY(args_take(family, given, &room, &args));
-    QN_TRY(family->check_args(spec, args, &is_empty));
-    if (is_empty) return QUERN_OK;
     family->sizes_of(args, &sizes);
     size_t bucket = family->bucket_of(&sizes);
     if (__builtin_expect(op->of_bucket[bucket] == QN_NO_VARIANT, 0)) return not_prepared(op, bucket);
     const qn_op_variant *variant = &op->variant[op->of_bucket[bucket]];
-    size_t needed = family->workspace ? family->workspace(spec, &variant->config, &sizes) : 0;
+    size_t needed = family->workspace ? family->workspace(&op->spec.base, &variant->config, &sizes) : 0;
     if (needed) QN_TRY(check_workspace(family, args, needed));
-    for (size_t s = 0; s < variant->plan.stage_count; s++) QN_TRY(launch_stage(op, variant, s, args, stream));
+    for (size_t s = 0; s < variant->stage_count; s++) QN_TRY(launch_stage(op, variant, s, args, stream));
     if (__builtin_expect(op->log_launch, 0)) log_launch(op, variant, &sizes);
     return QUERN_OK;
+}
+
+// What is not right at a glance: a structure of another length, and what only the family can tell or refuse.
+static __attribute__((noinline)) quern_status launch_after_checks(const quern_op *op, const quern_args *given,
+                                                                  CUstream stream)
+{
+    const qn_family *family = op->family;
+    const quern_args *args = given;
+    qn_any_args room;
+    bool is_empty = false;
+    if (given->size != op->args_bytes) QN_TRY(args_take(family, given, &room, &args));
+    QN_TRY(family->check_args(&op->spec.base, args, &is_empty));
+    return is_empty ? QUERN_OK : launch_checked(op, args, stream);
+}
+
+quern_status quern_launch_args(const quern_op *op, const quern_args *given, struct CUstream_st *stream)
+{
+    if (!op || !given) return qn_fail(QUERN_MISSING_ARGUMENT, "%s is NULL", !op ? "op" : "args");
+    const char *name = op->family->name;
+    if (given->family != name && (!given->family || strcmp(given->family, name)))
+        return wrong_family(op, given->family);
+    if (given->size == op->args_bytes && qn_args_at_a_glance(&op->glance, given))
+        return launch_checked(op, given, stream);
+    return launch_after_checks(op, given, stream);
 }
 
 quern_status quern_launch(const quern_op *op, const quern_argument *arguments, size_t count, struct CUstream_st *stream)

@@ -22,16 +22,14 @@ static quern_status no_device(const qn_driver *driver, int ordinal)
 
 static quern_status no_context(const qn_driver *driver, CUresult result)
 {
-    CUcontext context = NULL;
-    if (result == CUDA_ERROR_NOT_INITIALIZED) {
-        qn_driver_fail(driver, QUERN_DRIVER_ERROR, "cuCtxGetDevice", result);
-        return qn_fail_in(QUERN_DRIVER_ERROR, "CUDA does not survive a fork: device work needs a process of its own");
-    }
-    if (driver->cuCtxGetCurrent(&context) != CUDA_SUCCESS || context)
-        return qn_driver_fail(driver, QUERN_DRIVER_ERROR, "cuCtxGetDevice", result);
-    return qn_fail(QUERN_NO_CONTEXT,
-                   "no context is current on this thread: make one current first (cuCtxSetCurrent with your context or "
-                   "the device's primary one; in a program of the runtime API, cudaSetDevice does)");
+    if (result == CUDA_SUCCESS)
+        return qn_fail(
+            QUERN_NO_CONTEXT,
+            "no context is current on this thread: make one current first (cuCtxSetCurrent with your context "
+            "or the device's primary one; in a program of the runtime API, cudaSetDevice does)");
+    qn_driver_fail(driver, QUERN_DRIVER_ERROR, "cuCtxGetCurrent", result);
+    if (result != CUDA_ERROR_NOT_INITIALIZED) return QUERN_DRIVER_ERROR;
+    return qn_fail_in(QUERN_DRIVER_ERROR, "CUDA does not survive a fork: device work needs a process of its own");
 }
 
 static quern_status load_driver(quern *q, const qn_driver **driver)
@@ -45,9 +43,13 @@ static quern_status load_driver(quern *q, const qn_driver **driver)
 
 quern_status qn_device_current(quern *q, int ordinal, const qn_driver **driver, CUdevice *handle)
 {
+    CUcontext context = NULL;
     QN_TRY(load_driver(q, driver));
-    CUresult result = (*driver)->cuCtxGetDevice(handle);
-    if (result != CUDA_SUCCESS) return no_context(*driver, result);
+    CUresult result =
+        (*driver)->cuCtxGetCurrent(&context); // without one, asking for its device is an error of the API's
+    if (result != CUDA_SUCCESS || !context) return no_context(*driver, result);
+    result = (*driver)->cuCtxGetDevice(handle);
+    if (result != CUDA_SUCCESS) return qn_driver_fail(*driver, QUERN_DRIVER_ERROR, "cuCtxGetDevice", result);
     if (ordinal == *handle || ordinal == QUERN_DEVICE_CURRENT) return QUERN_OK;
     CUdevice wanted;
     if (ordinal < 0) return no_device(*driver, ordinal);

@@ -95,9 +95,23 @@ static void clamp_into(const qn_family *family, const qn_any_sizes *from, const 
     }
 }
 
-quern_status qn_range_buckets(const qn_family *family, const qn_range *range, uint32_t *buckets)
+// Of a family with one size, whose buckets are ranges of it.
+static uint32_t buckets_of_one_size(const qn_family *family, const qn_any_sizes *from, const qn_any_sizes *to)
 {
-    qn_any_sizes from, to, sizes;
+    uint32_t found = 1u << family->bucket_of(from) | 1u << family->bucket_of(to);
+    for (size_t bucket = 0; bucket < family->bucket_count; bucket++) {
+        qn_any_sizes sizes;
+        memset(&sizes, 0, sizeof sizes);
+        family->bucket_sizes(bucket, &sizes);
+        clamp_into(family, from, to, &sizes);
+        found |= 1u << family->bucket_of(&sizes);
+    }
+    return found;
+}
+
+quern_status qn_range_buckets(const qn_family *family, const quern_spec *spec, const qn_range *range, uint32_t *buckets)
+{
+    qn_any_sizes from, to;
     uint32_t all = family->bucket_count < 32 ? (1u << family->bucket_count) - 1 : UINT32_MAX;
     QN_TRY(qn_take_sized("from", range->from, from.bytes, family->sizes_bytes));
     QN_TRY(qn_take_sized("to", range->to, to.bytes, family->sizes_bytes));
@@ -109,16 +123,8 @@ quern_status qn_range_buckets(const qn_family *family, const qn_range *range, ui
             return qn_fail(QUERN_BAD_SIZE, "the range of sizes: %s goes from %lld to %lld", size->name,
                            (long long)size_at(&from, size), (long long)size_at(&to, size));
     }
-    uint32_t found = 1u << family->bucket_of(&from) | 1u << family->bucket_of(&to);
-    // Of several sizes a bucket may be anything (queries a KV head, a length that is not known): between two points any may
-    // lie.
-    if (family->size_count > 1 && memcmp(&from, &to, sizeof from)) found = all;
-    for (size_t bucket = 0; bucket < family->bucket_count; bucket++) {
-        memset(&sizes, 0, sizeof sizes);
-        family->bucket_sizes(bucket, &sizes);
-        clamp_into(family, &from, &to, &sizes);
-        found |= 1u << family->bucket_of(&sizes);
-    }
+    uint32_t found =
+        family->buckets_between ? family->buckets_between(spec, &from, &to) : buckets_of_one_size(family, &from, &to);
     *buckets = found == all ? 0 : found;
     return QUERN_OK;
 }

@@ -84,7 +84,9 @@ static quern_op *op_new(const request *r, const qn_arch *arch)
     op->arch = arch;
     op->spec = *r->spec;
     op->spec.base.family = r->family->name; // the caller's string may go away
+    op->args_bytes = r->family->args_bytes;
     op->limits = r->device.limits;
+    qn_args_glance_of(r->family, &op->spec.base, &op->glance);
     op->log_launch = r->q->log_launch;
     op->in_table = !r->config;
     atomic_init(&op->references, 1);
@@ -94,6 +96,7 @@ static quern_op *op_new(const request *r, const qn_arch *arch)
         op->variant[v].config = variants->item[v].config;
         op->variant[v].plan = variants->item[v].plan;
         describe_variant(r->family, &variants->item[v], &op->variant[v]);
+        op->variant[v].stage_count = variants->item[v].plan.stage_count;
     }
     return op;
 }
@@ -196,6 +199,8 @@ static quern_status build(request *r, quern_op **out)
 static quern_status build_for(quern *q, const qn_family *family, const quern_any_spec *spec, const qn_driver *driver,
                               CUdevice handle, const qn_config *config, uint32_t buckets, quern_op **op)
 {
+    qn_message_mark mark;
+    qn_message_save(&mark);
     request *r = calloc(1, sizeof *r);
     if (r) r->variants = malloc(sizeof *r->variants);
     quern_status status = r && r->variants ? QUERN_OK : qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: planning a spec");
@@ -214,7 +219,7 @@ static quern_status build_for(quern *q, const qn_family *family, const quern_any
     if (r) qn_tuned_fini(&r->tuned);
     if (r) free(r->variants);
     free(r);
-    return status;
+    return qn_message_end(&mark, status);
 }
 
 // ---- the table
@@ -235,12 +240,16 @@ static void describe_request(const qn_family *family, const quern_spec *spec, CU
 static bool describe_bytes(const quern_spec *spec, CUdevice handle, qn_descriptor *d)
 {
     if (spec->size < sizeof *spec || spec->size > sizeof(quern_any_spec)) return false;
-    size_t bytes = spec->size - sizeof *spec;
+    size_t bytes = spec->size - sizeof *spec, whole = bytes / 8;
+    const char *from = (const char *)(spec + 1);
     d->word[0] = spec->size;
     d->word[1] = (uint64_t)(uint32_t)handle;
-    d->count = 2 + (bytes + 7) / 8;
-    d->word[d->count - 1] = bytes ? 0 : d->word[1];
-    memcpy(d->word + 2, spec + 1, bytes);
+    d->count = 2 + whole;
+    for (size_t i = 0; i < whole; i++) memcpy(&d->word[2 + i], from + 8 * i, 8);
+    if (__builtin_expect(bytes % 8 != 0, 0)) {
+        d->word[d->count] = 0;
+        memcpy(&d->word[d->count++], from + 8 * whole, bytes % 8);
+    }
     qn_descriptor_seal(d);
     return true;
 }
@@ -302,7 +311,7 @@ static quern_status find_or_build(quern *q, const quern_spec *spec, const qn_ran
     qn_descriptor descriptor;
     quern_op *fresh = NULL;
     QN_TRY(qn_spec_complete(spec, &family, &full));
-    if (range) QN_TRY(qn_range_buckets(family, range, &buckets));
+    if (range) QN_TRY(qn_range_buckets(family, &full.base, range, &buckets));
     describe_request(family, &full.base, handle, buckets, &descriptor);
     *op = qn_table_find(&q->table, &descriptor);
     if (*op) {

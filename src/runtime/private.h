@@ -21,6 +21,7 @@
 #include "cache/store.h"
 #include "cuda/driver.h"
 #include "cuda/nvtx.h"
+#include "ops/args_glance.h"
 #include "runtime/runtime.h"
 #include "runtime/table.h"
 
@@ -307,26 +308,29 @@ typedef struct qn_stage {
 } qn_stage;
 
 typedef struct qn_op_variant {
+    size_t stage_count; // of the plan, which is large
+    qn_stage stage[QN_MAX_STAGES];
     qn_config config;
     qn_plan plan;
-    qn_stage stage[QN_MAX_STAGES];
     char sizes_text[96];
     char config_text[256];
     char chosen[48];
 } qn_op_variant;
 
 struct quern_op {
-    quern *q;
+    quern *q; // first what a launch reads
     const qn_driver *driver;
     const qn_family *family;
-    const qn_arch *arch;
-    quern_any_spec spec;
+    size_t args_bytes; // of the family
+    bool log_launch;   // of the quern
+    bool in_table;     // freed with the quern; else by its own last reference
+    unsigned char of_bucket[QN_MAX_BUCKETS];
     qn_device_limits limits;
-    bool log_launch;           // of the quern
-    bool in_table;             // freed with the quern; else by its own last reference
+    quern_any_spec spec;
+    qn_args_glance glance;
+    const qn_arch *arch;
     _Atomic size_t references; // of an op outside the table
     _Atomic int aliases;       // entries of quern.aliases
-    unsigned char of_bucket[QN_MAX_BUCKETS];
     size_t variant_count;
     qn_op_variant variant[];
 };
@@ -358,6 +362,7 @@ void qn_sizes_take(const qn_family *family, const void *given, qn_any_sizes *siz
 typedef struct qn_range {
     const void *from, *to;
 } qn_range;
-quern_status qn_range_buckets(const qn_family *family, const qn_range *range, uint32_t *buckets);
+quern_status qn_range_buckets(const qn_family *family, const quern_spec *spec, const qn_range *range,
+                              uint32_t *buckets);
 
 #endif

@@ -7,8 +7,6 @@
 #include "runtime/table.h"
 
 #include <stdlib.h>
-#include <string.h>
-#include <xxhash.h>
 
 enum { FIRST_SLOTS = 64 };
 
@@ -23,14 +21,29 @@ struct qn_table_level {
     _Atomic(entry *) slot[];
 };
 
+// Sums of products of two words, each with a constant of its own: independent of each other, so that they overlap. Short
+// of a general hash, and enough to choose a slot by.
 void qn_descriptor_seal(qn_descriptor *descriptor)
 {
-    descriptor->hash = XXH3_64bits(descriptor->word, descriptor->count * sizeof descriptor->word[0]);
+    const uint64_t step = 0x9e3779b97f4a7c15; // 2^64 / golden ratio
+    uint64_t constant = step, sum = descriptor->count;
+    for (size_t i = 0; i < descriptor->count; i += 2) {
+        uint64_t first = descriptor->word[i], second = i + 1 < descriptor->count ? descriptor->word[i + 1] : 0;
+        unsigned __int128 product = (unsigned __int128)(first ^ constant) * (second ^ (constant + step));
+        sum += (uint64_t)product ^ (uint64_t)(product >> 64);
+        constant += 2 * step;
+    }
+    sum ^= sum >> 32;
+    sum *= step;
+    descriptor->hash = sum ^ sum >> 29;
 }
 
-static bool is_equal(const qn_descriptor *a, const qn_descriptor *b)
+static inline bool is_equal(const qn_descriptor *a, const qn_descriptor *b)
 {
-    return a->hash == b->hash && a->count == b->count && !memcmp(a->word, b->word, a->count * sizeof a->word[0]);
+    if (a->hash != b->hash || a->count != b->count) return false;
+    uint64_t differs = 0;
+    for (size_t i = 0; i < a->count; i++) differs |= a->word[i] ^ b->word[i];
+    return !differs;
 }
 
 void *qn_table_find(const qn_table *table, const qn_descriptor *descriptor)

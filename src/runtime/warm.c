@@ -90,14 +90,17 @@ static quern_status warm_range(quern *q, const quern_spec *spec, const qn_range 
         return qn_fail(QUERN_MISSING_ARGUMENT, "quern_warm: %s is NULL", !q ? "q" : !spec ? "spec" : "arch");
     QN_TRY(qn_spec_complete(spec, &family, &full));
     QN_TRY(qn_arch_find(arch_name, &arch));
-    if (range) QN_TRY(qn_range_buckets(family, range, &buckets));
+    if (range) QN_TRY(qn_range_buckets(family, &full.base, range, &buckets));
+    qn_message_mark mark;
+    qn_message_save(&mark);
     qn_variants *variants = malloc(sizeof *variants);
     if (!variants) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: planning a spec");
     qn_nvtx_push(q->nvtx, "quern:warm ", family->name);
     quern_status status = warm(q, family, &full, arch, buckets, variants, &result);
     qn_nvtx_pop(q->nvtx);
     free(variants);
-    return status == QUERN_OK && report ? qn_copy_sized("report", report, &result, sizeof result) : status;
+    if (status == QUERN_OK && report) status = qn_copy_sized("report", report, &result, sizeof result);
+    return qn_message_end(&mark, status);
 }
 
 quern_status quern_warm(quern *q, const quern_spec *spec, const char *arch, quern_warm_report *report)

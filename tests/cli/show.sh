@@ -12,3 +12,13 @@ grep -c '__global__' kernel.cu
 t quern show resources "$spec" --arch sm_90a --rows 4096
 t quern show resources "$spec" --arch sm_90a --rows 4096 >"$TMPDIR/again"
 grep -c ' user ' "$TMPDIR/again"
+
+# the kernels of one range of sizes, each with what it does of it
+sizes() { # SPEC ARCH: the column "sizes"
+    quern show plan "$1" --arch "$2" --json | sed -n 's/^.*"sizes":[[:space:]]*"\(.*\)",$/\1/p'
+}
+sizes 'attention d=128' sm_90a
+sizes 'attention d=128' sm_80
+sizes 'indexer H=32 C=128 k=2048' sm_90a | sort -u | sed -n '1p;$p'
+sizes 'router D=7168 E=256 K=8 in=bf16 w=bf16 batch_invariant=1' sm_90a
+quern show plan 'attention d=128' --arch sm_90a | grep -c ' -$' # takes of an SM: the configuration's own kernel only

@@ -159,6 +159,48 @@ static void consecutive_buckets_have_one_name(void **state)
     assert_string_equal(name, "rows 1…");
 }
 
+// Two sizes: what is a range of each is named so, all else from its first bucket to its last.
+static void consecutive_buckets_of_two_sizes_have_one_name(void **state)
+{
+    const struct {
+        size_t first, last;
+        const char *name;
+    } of_indexer[] = {
+        {0, 0, "T 1, max_length 1..2048"},
+        {0, 1, "T 1, max_length 1..8192"},
+        {2, 3, "T 1, max_length 8193…"},
+        {5, 7, "T 2..4, max_length 2049…"},
+        {4, 7, "T 2..4, max_length 1…"},
+        {4, 11, "T 2..8, max_length 1…"},
+        {0, 7, "T 1..4, max_length 1…"},
+        {8, 27, "T 5…, max_length 1…"},
+        {0, 27, "T 1…"},
+        {1, 5, "T 1, max_length 2049..8192 to T 2..4, max_length 2049..8192"},
+        {4, 10, "T 2..4, max_length 1..2048 to T 5..8, max_length 8193..32768"},
+    };
+    const struct {
+        size_t first, last;
+        const char *name;
+    } of_attention[] = {
+        {0, 0, "Sq 1..16, Sq·Hq/Hkv 1..8"},
+        {0, 1, "Sq 1..16, Sq·Hq/Hkv 1…"},
+        {1, 2, "Sq 1..16, Sq·Hq/Hkv 17… to Sq 17…"},
+        {0, 2, "Sq 1…"},
+    };
+    char name[112];
+
+    (void)state;
+    assert_int_equal(qn_family_indexer.bucket_count, 28);
+    for (size_t i = 0; i < QN_COUNT(of_indexer); i++) {
+        qn_buckets_name(&qn_family_indexer, of_indexer[i].first, of_indexer[i].last, name, sizeof name);
+        assert_string_equal(name, of_indexer[i].name);
+    }
+    for (size_t i = 0; i < QN_COUNT(of_attention); i++) {
+        qn_buckets_name(&qn_family_attention, of_attention[i].first, of_attention[i].last, name, sizeof name);
+        assert_string_equal(name, of_attention[i].name);
+    }
+}
+
 static void find_knows_every_family_and_lists_them_for_a_wrong_name(void **state)
 {
     size_t count;
@@ -180,6 +222,7 @@ int main(void)
         cmocka_unit_test(every_familys_lists_agree),
         cmocka_unit_test(a_buckets_sizes_are_in_the_bucket_and_in_range),
         cmocka_unit_test(consecutive_buckets_have_one_name),
+        cmocka_unit_test(consecutive_buckets_of_two_sizes_have_one_name),
         cmocka_unit_test(find_knows_every_family_and_lists_them_for_a_wrong_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -149,28 +149,146 @@ static void the_buckets_of_a_range_are_those_of_its_sizes(void **state)
                 quern_softmax_topk_sizes sizes = sizes_of(rows);
                 seen |= 1u << family->bucket_of(&sizes);
             }
-            assert_int_equal(qn_range_buckets(family, &range, &found), QUERN_OK);
+            assert_int_equal(qn_range_buckets(family, NULL, &range, &found), QUERN_OK);
             assert_int_equal(found ? found : all, seen);
         }
 }
 
-// Which bucket serves an attention's sizes depends on more than one of them: no size in the range may be left out.
-static void a_range_of_several_sizes_has_the_buckets_of_all_of_them(void **state)
+// ---- families of several sizes
+
+// Sizes of a family that a range is drawn of, each from a few numbers about its buckets' edges.
+typedef struct drawn {
+    const char *size;
+    int64_t choices[8];
+} drawn;
+
+typedef struct box {
+    _Alignas(16) unsigned char from[128], to[128], at[128];
+} box;
+
+static uint64_t draw_state = 1;
+static size_t draw(size_t below)
+{
+    draw_state = draw_state * 6364136223846793005u + 1442695040888963407u;
+    return (size_t)(draw_state >> 33) % below;
+}
+
+static const qn_field *size_named(const qn_family *family, const char *name)
+{
+    for (size_t i = 0; i < family->size_count; i++)
+        if (!strcmp(family->sizes[i].name, name)) return &family->sizes[i];
+    fail_msg("%s has no size %s", family->name, name);
+    return NULL;
+}
+
+static void put(unsigned char *sizes, const qn_field *size, int64_t value)
+{
+    memcpy(sizes + size->offset, &value, sizeof value);
+}
+
+static void draw_box(const qn_family *family, const drawn *of, size_t count, box *b)
+{
+    for (unsigned char *sizes = b->from; sizes != b->at + sizeof b->at; sizes += sizeof b->from)
+        memcpy(sizes, &family->sizes_bytes, sizeof family->sizes_bytes);
+    for (size_t i = 0; i < family->size_count; i++) { // what is not drawn may be anything
+        put(b->from, &family->sizes[i], family->sizes[i].min);
+        put(b->to, &family->sizes[i], family->sizes[i].max);
+    }
+    for (size_t i = 0; i < count; i++) {
+        size_t x = draw(8), y = draw(8);
+        put(b->from, size_named(family, of[i].size), of[i].choices[x < y ? x : y]);
+        put(b->to, size_named(family, of[i].size), of[i].choices[x < y ? y : x]);
+    }
+}
+
+// Buckets of all points of a box whose sizes are among the choices. Of what is not drawn, 0 is a point like others.
+static uint32_t seen_in(const qn_family *family, const drawn *of, size_t count, box *b)
+{
+    uint32_t seen = 0;
+    size_t points = 1;
+    for (size_t i = 0; i < count; i++) points *= 8;
+    for (size_t point = 0; point < points; point++) {
+        bool inside = true;
+        for (size_t i = 0, rest = point; i < count; i++, rest /= 8) {
+            const qn_field *size = size_named(family, of[i].size);
+            int64_t from, to, value = of[i].choices[rest % 8];
+            memcpy(&from, b->from + size->offset, sizeof from);
+            memcpy(&to, b->to + size->offset, sizeof to);
+            inside &= value >= from && value <= to;
+            put(b->at, size, value);
+        }
+        if (inside) seen |= 1u << family->bucket_of(b->at);
+    }
+    return seen;
+}
+
+// The buckets found are those of the points: no more, although sizes that the layout does not have are not given.
+static void check_boxes(const char *text, const drawn *of, size_t count)
+{
+    const qn_family *family;
+    quern_any_spec spec, full;
+    uint32_t fewer = 0;
+    assert_int_equal(quern_spec_parse(text, &spec), QUERN_OK);
+    assert_int_equal(qn_spec_complete(&spec.base, &family, &full), QUERN_OK);
+    uint32_t all = family->bucket_count < 32 ? (1u << family->bucket_count) - 1 : UINT32_MAX;
+    for (int round = 0; round < 500; round++) {
+        static box b;
+        uint32_t found = 0;
+        memset(&b, 0, sizeof b);
+        draw_box(family, of, count, &b);
+        const qn_range range = {b.from, b.to};
+        assert_int_equal(qn_range_buckets(family, &full.base, &range, &found), QUERN_OK);
+        uint32_t seen = seen_in(family, of, count, &b);
+        if ((found ? found : all) != seen) fail_msg("%s, round %d: found %x, seen %x", text, round, found, seen);
+        fewer += found != 0;
+    }
+    assert_true(fewer > 100);
+}
+
+static void sizes_that_a_layout_does_not_have_need_not_be_given(void **state)
 {
     (void)state;
-    const qn_family *family = &qn_family_attention;
-    quern_attention_sizes from = QUERN_ATTENTION_SIZES_INIT;
-    from.B = 4, from.Sq = 1, from.Sk = 1024, from.Hq = 32, from.Hkv = 8;
-    quern_attention_sizes to = from, sizes = from;
-    to.Sq = 8192;
-    const qn_range range = {&from, &to}, point = {&from, &from};
-    uint32_t found = 0, all = (1u << family->bucket_count) - 1;
+    static const drawn dense[] = {{"Sq", {1, 2, 4, 5, 16, 17, 18, 8192}},
+                                  {"Hq", {8, 8, 16, 16, 32, 32, 64, 128}},
+                                  {"Hkv", {1, 1, 2, 2, 4, 8, 8, 8}}};
+    static const drawn ragged[] = {{"Sq", {0, 0, 0, 0, 0, 0, 0, 0}},
+                                   {"Tq", {1, 8, 16, 32, 64, 129, 4096, 8192}},
+                                   {"B", {1, 1, 2, 4, 4, 8, 16, 32}},
+                                   {"Hq", {8, 8, 8, 16, 16, 32, 32, 32}},
+                                   {"Hkv", {1, 1, 2, 2, 4, 8, 8, 8}}};
+    static const drawn paged[] = {{"T", {1, 4, 5, 16, 32, 33, 66, 4096}},
+                                  {"max_length", {1, 2048, 2049, 8192, 8193, 32768, 32769, 1000000}}};
+    static const drawn contiguous[] = {{"T", {1, 4, 5, 16, 32, 33, 66, 4096}},
+                                       {"max_length", {0, 0, 0, 0, 0, 0, 0, 0}},
+                                       {"L", {1, 2048, 2049, 8192, 8193, 32768, 32769, 1000000}}};
 
-    assert_int_equal(qn_range_buckets(family, &range, &found), QUERN_OK);
-    if (!found) found = all;
-    for (sizes.Sq = from.Sq; sizes.Sq <= to.Sq; sizes.Sq++) assert_true(found >> family->bucket_of(&sizes) & 1);
-    assert_int_equal(qn_range_buckets(family, &point, &found), QUERN_OK);
-    assert_int_equal(found, 1u << family->bucket_of(&from));
+    check_boxes("attention d=128", dense, QN_COUNT(dense));
+    check_boxes("attention d=128 layout=varlen", ragged, QN_COUNT(ragged));
+    check_boxes("attention d=128 layout=varlen", dense, QN_COUNT(dense));
+    check_boxes("attention d=128 layout=paged page=64", dense, QN_COUNT(dense));
+    check_boxes("attention d=128 layout=paged page=64 cu_q=1", ragged, QN_COUNT(ragged));
+    check_boxes("indexer H=8 C=64 k=64 page=64", paged, QN_COUNT(paged));
+    check_boxes("indexer H=8 C=64 k=64 layout=nvfp4_heads epb=64", paged, QN_COUNT(paged));
+    check_boxes("indexer H=8 C=64 k=64", paged, QN_COUNT(paged));
+    check_boxes("indexer H=8 C=64 k=64", contiguous, QN_COUNT(contiguous));
+}
+
+// Where sizes are not known, all that they may be are there: no launch of the range is without a kernel.
+static void sizes_that_are_not_known_may_be_anything(void **state)
+{
+    (void)state;
+    const qn_family *family = &qn_family_indexer;
+    quern_any_spec spec;
+    quern_indexer_sizes from = QUERN_INDEXER_SIZES_INIT, to = from;
+    uint32_t found = 0;
+    from.T = to.T = 3, to.L = INT64_MAX;
+    const qn_range range = {&from, &to};
+    assert_int_equal(quern_spec_parse("indexer H=8 C=64 k=64 page=64", &spec), QUERN_OK);
+    assert_int_equal(qn_range_buckets(family, &spec.base, &range, &found), QUERN_OK);
+    assert_int_equal(found, 1u << family->bucket_of(&from)); // the bucket of lengths that are not known
+    assert_int_equal(quern_spec_parse("indexer H=8 C=64 k=64", &spec), QUERN_OK);
+    assert_int_equal(qn_range_buckets(family, &spec.base, &range, &found), QUERN_OK);
+    assert_int_equal(__builtin_popcount(found), 4); // contiguous keys of any number
 }
 
 static void a_range_that_falls_is_refused(void **state)
@@ -234,7 +352,8 @@ int main(void)
         TEST(look_ups_outside_the_range_answer_that_there_is_none),
         TEST(the_same_range_is_the_same_op_and_the_whole_range_is_the_op_of_all),
         TEST(the_buckets_of_a_range_are_those_of_its_sizes),
-        TEST(a_range_of_several_sizes_has_the_buckets_of_all_of_them),
+        TEST(sizes_that_a_layout_does_not_have_need_not_be_given),
+        TEST(sizes_that_are_not_known_may_be_anything),
         TEST(a_range_that_falls_is_refused),
         TEST(what_was_warmed_for_a_range_serves_it_in_strict_mode_and_nothing_else),
     };

@@ -11,7 +11,7 @@
 #include "ops/family.h"
 
 static const char text[] =
-    "prepare     a look-up that finds the op in memory, and its release\n"
+    "prepare     a look-up that finds the op in memory; and its release\n"
     "launch      the host's time for a launch, beside bare cuLaunchKernelEx calls of the same kernel; \"over\" is the\n"
     "            difference of neighbouring blocks of launches\n"
     "first       new process, warm database: open, prepare, launch, wait, over cuInit and context; and its parts\n"

@@ -5,6 +5,7 @@
 //
 //   model.c            spec and host arguments → launches; what the command calls
 //   model_toolchain.c  the C++ compiler, the model's folder, compiled objects kept in a cache folder
+//   model_files.c      its files and their bound; model_work.c: folders that compilers write to
 //   model_memory.c     device memory: a window of addresses
 //   model_runner.c     the runner process and what is said to it
 #ifndef QUERN_TOOLS_MODEL_H

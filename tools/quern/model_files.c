@@ -16,7 +16,7 @@
 #include "base/key.h"
 #include "base/path.h"
 
-enum { PATH_BYTES = 600, IN_USE_SECONDS = 600, WORK_SECONDS = 24 * 60 * 60 };
+enum { PATH_BYTES = 600, IN_USE_SECONDS = 600 };
 
 // ---- the model's folder
 
@@ -121,19 +121,16 @@ static bool add_kept(kept_list *list, const char *name, const struct stat *info)
     return true;
 }
 
-// Objects and runners; folders of work that somebody left a day ago are removed on the way.
-static void list_kept(const char *folder, bool clean, kept_list *list)
+// Objects and runners.
+static void list_kept(const char *folder, kept_list *list)
 {
     DIR *d = opendir(folder);
-    const time_t now = time(NULL);
     for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
         char path[PATH_BYTES + 256];
         struct stat info;
         size_t length = strlen(e->d_name);
         snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
         if (lstat(path, &info) != 0) continue;
-        if (clean && S_ISDIR(info.st_mode) && !strncmp(e->d_name, "work-", 5) && info.st_mtime < now - WORK_SECONDS)
-            model_files_remove(path);
         bool is_lock = length > 5 && !strcmp(e->d_name + length - 5, ".lock");
         if (S_ISREG(info.st_mode) && !is_lock && !add_kept(list, e->d_name, &info)) break;
     }
@@ -149,7 +146,7 @@ static int by_use(const void *a, const void *b)
 int64_t model_files_bytes(const char *folder)
 {
     kept_list list = {NULL, 0, 0, 0};
-    list_kept(folder, false, &list);
+    list_kept(folder, &list);
     free(list.item);
     return list.bytes;
 }
@@ -158,7 +155,7 @@ void model_files_trim(const char *folder, int64_t cap_bytes)
 {
     kept_list list = {NULL, 0, 0, 0};
     const time_t now = time(NULL);
-    list_kept(folder, true, &list);
+    list_kept(folder, &list);
     if (list.count) qsort(list.item, list.count, sizeof *list.item, by_use);
     for (size_t i = 0; i < list.count && list.bytes > cap_bytes && list.item[i].used < now - IN_USE_SECONDS; i++) {
         char path[PATH_BYTES + 256];
@@ -219,13 +216,7 @@ quern_status model_files_put(const char *folder, const char *suffix, qn_text *ke
     return QUERN_OK;
 }
 
-// ---- work folders
-
-quern_status model_files_work(const char *cache, char folder[512])
-{
-    snprintf(folder, 512, "%s/work-XXXXXX", cache);
-    return mkdtemp(folder) ? QUERN_OK : qn_fail(QUERN_FILE_ERROR, "%s: %s", folder, strerror(errno));
-}
+// ---- files of a folder
 
 quern_status model_files_write(const char *folder, const char *name, const char *bytes, size_t count)
 {

@@ -22,14 +22,13 @@ quern_status model_files_cache(const char *given, qn_text *folder, bool *tempora
 
 // What lies in such a folder, and how to bound it: files that were used longest ago go first, until no more than cap_bytes
 // are there. What was used in the last ten minutes stays, since another process may be about to open it; so do folders of
-// work, unless they are a day old.
+// work (model_work.h).
 int64_t model_files_bytes(const char *folder);
 void model_files_trim(const char *folder, int64_t cap_bytes);
 void model_files_use(const char *path); // now
 
 quern_status model_files_find(const char *folder, const char *suffix, model_files_list *list);
 quern_status model_files_put(const char *folder, const char *suffix, qn_text *key); // names and contents
-quern_status model_files_work(const char *cache, char folder[512]);                 // a new folder in the cache
 quern_status model_files_write(const char *folder, const char *name, const char *bytes, size_t count);
 void model_files_remove(const char *folder); // with all that is in it
 

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include "model.h"
+#include "model_work.h"
 
 enum { MODEL_MAX_BUFFERS = 64, MODEL_MAX_JOBS = 16, MODEL_MAX_WORDS = 16 };
 
@@ -34,7 +35,7 @@ void model_memory_close(model_memory *memory);
 typedef struct model_job { // a compile in the background
     char source[33];       // hexadecimal hash of the text, one of the object's names
     char object[33];       // of the preprocessed text, the other
-    char folder[512];      // where it works
+    model_work work;       // where it works
     pid_t pid;             // 0: no job
 } model_job;
 

@@ -191,6 +191,7 @@ quern_status model_toolchain_open(model_toolchain *chain, const model_settings *
     chain->jobs_limit = processors > MODEL_MAX_JOBS ? MODEL_MAX_JOBS : (int)processors;
     QN_TRY(model_files_folder(settings->templates, &chain->folder));
     QN_TRY(model_files_cache(settings->cache, &chain->cache, &chain->cache_is_temporary));
+    model_work_clean(qn_text_string(&chain->cache));
     QN_TRY(find_compiler(chain, settings->compiler));
     QN_TRY(identify(chain));
     return qn_text_check(&chain->identity);
@@ -201,7 +202,7 @@ void model_toolchain_close(model_toolchain *chain)
     for (size_t i = 0; i < MODEL_MAX_JOBS; i++) {
         if (!chain->job[i].pid) continue;
         model_wait(chain->job[i].pid);
-        model_files_remove(chain->job[i].folder);
+        model_work_end(&chain->job[i].work);
     }
     if (chain->cache_is_temporary)
         model_files_remove(qn_text_string(&chain->cache));
@@ -260,14 +261,14 @@ static quern_status preprocess(model_toolchain *chain, const char *source, model
     char shim[600], made[600];
     qn_text text = QN_TEXT_INIT;
 
-    QN_TRY(model_files_write(job->folder, "kernel.cu", source, strlen(source)));
-    QN_TRY(model_files_write(job->folder, "unit.cpp", unit, sizeof unit - 1));
+    QN_TRY(model_files_write(job->work.folder, "kernel.cu", source, strlen(source)));
+    QN_TRY(model_files_write(job->work.folder, "unit.cpp", unit, sizeof unit - 1));
     snprintf(shim, sizeof shim, "%s/shim.h", qn_text_string(&chain->folder));
     add_kernel_flags(&line, chain);
     add(&line, "-include"), add(&line, shim), add(&line, "-E"), add(&line, "-o"), add(&line, "unit.ii"),
         add(&line, "unit.cpp");
-    QN_TRY(run_in(job->folder, &line, "a kernel did not compile for the model"));
-    snprintf(made, sizeof made, "%s/unit.ii", job->folder);
+    QN_TRY(run_in(job->work.folder, &line, "a kernel did not compile for the model"));
+    snprintf(made, sizeof made, "%s/unit.ii", job->work.folder);
     quern_status status = qn_file_read(made, &text);
     if (status == QUERN_OK) status = object_name(chain, 'p', qn_text_string(&text), job->object);
     qn_text_fini(&text);
@@ -288,10 +289,10 @@ static quern_status start_compile(model_toolchain *chain, model_job *job)
 {
     command_line line = {{NULL}, 0};
     char output[600];
-    snprintf(output, sizeof output, "%s/log", job->folder);
+    snprintf(output, sizeof output, "%s/log", job->work.folder);
     add_kernel_flags(&line, chain);
     add(&line, "-shared"), add(&line, "-o"), add(&line, "kernel.so"), add(&line, "unit.ii");
-    return model_spawn((char *const *)line.word, job->folder, output, &job->pid);
+    return model_spawn((char *const *)line.word, job->work.folder, output, &job->pid);
 }
 
 // Begins to compile a text, unless its object is there or on its way: then job->pid stays 0, and *made says which it is.
@@ -299,7 +300,7 @@ static quern_status start_job(model_toolchain *chain, const char *source, const 
 {
     job->pid = 0;
     snprintf(job->source, sizeof job->source, "%s", hex);
-    QN_TRY(model_files_work(qn_text_string(&chain->cache), job->folder));
+    QN_TRY(model_work_begin(qn_text_string(&chain->cache), &job->work));
     quern_status status = preprocess(chain, source, job);
     if (status == QUERN_OK) {
         *made = has_object(chain, job->object);
@@ -308,7 +309,7 @@ static quern_status start_job(model_toolchain *chain, const char *source, const 
         else if (!job_of(chain, NULL, job->object))
             status = start_compile(chain, job);
     }
-    if (!job->pid) model_files_remove(job->folder);
+    if (!job->pid) model_work_end(&job->work);
     return status;
 }
 
@@ -319,14 +320,14 @@ static quern_status finish_job(model_toolchain *chain, model_job *job)
     quern_status status = QUERN_OK;
     job->pid = 0;
     if (!compiled) {
-        status = model_files_complain(job->folder, "a kernel did not compile for the model");
+        status = model_files_complain(job->work.folder, "a kernel did not compile for the model");
     } else {
-        snprintf(from, sizeof from, "%s/kernel.so", job->folder);
+        snprintf(from, sizeof from, "%s/kernel.so", job->work.folder);
         object_path(chain, job->object, ".so", to);
         if (rename(from, to) != 0) status = qn_fail(QUERN_FILE_ERROR, "%s: %s", to, strerror(errno));
         if (status == QUERN_OK) status = name_object(chain, job->object, job->source);
     }
-    model_files_remove(job->folder);
+    model_work_end(&job->work);
     return status;
 }
 
@@ -406,7 +407,7 @@ static quern_status engine_identity(const model_toolchain *chain, qn_text *key)
 typedef struct engine { // the engine's objects, by file
     model_files_list files;
     char object[MODEL_FILES_MOST][600];
-    char work[MODEL_FILES_MOST][512];
+    model_work work[MODEL_FILES_MOST];
     pid_t pid[MODEL_FILES_MOST]; // 0: nothing to wait for
 } engine;
 
@@ -440,8 +441,8 @@ static quern_status start_object(model_toolchain *chain, engine *e, size_t i)
     command_line line = {{NULL}, 0};
     char output[600], source[700], ignore[700];
     if (qn_file_exists(e->object[i])) return QUERN_OK;
-    QN_TRY(model_files_work(qn_text_string(&chain->cache), e->work[i]));
-    snprintf(output, sizeof output, "%s/log", e->work[i]);
+    QN_TRY(model_work_begin(qn_text_string(&chain->cache), &e->work[i]));
+    snprintf(output, sizeof output, "%s/log", e->work[i].folder);
     snprintf(source, sizeof source, "%s/%s", qn_text_string(&chain->folder), e->files.name[i]);
     add_engine_flags(&line, chain);
     if (chain->build == MODEL_MSAN && strcmp(e->files.name[i], "memory.cpp") != 0) {
@@ -449,20 +450,23 @@ static quern_status start_object(model_toolchain *chain, engine *e, size_t i)
         add(&line, ignore);
     }
     add(&line, "-c"), add(&line, "-o"), add(&line, "object.o"), add(&line, source);
-    return model_spawn((char *const *)line.word, e->work[i], output, &e->pid[i]);
+    return model_spawn((char *const *)line.word, e->work[i].folder, output, &e->pid[i]);
 }
 
 static quern_status finish_object(engine *e, size_t i)
 {
     char made[600];
-    if (!e->pid[i]) return QUERN_OK;
     quern_status status = QUERN_OK;
-    snprintf(made, sizeof made, "%s/object.o", e->work[i]);
+    if (!e->pid[i]) {
+        model_work_end(&e->work[i]); // of one that could not be started
+        return QUERN_OK;
+    }
+    snprintf(made, sizeof made, "%s/object.o", e->work[i].folder);
     if (!model_wait(e->pid[i]))
-        status = model_files_complain(e->work[i], "the model's engine did not compile");
+        status = model_files_complain(e->work[i].folder, "the model's engine did not compile");
     else if (rename(made, e->object[i]) != 0)
         status = qn_fail(QUERN_FILE_ERROR, "%s: %s", e->object[i], strerror(errno));
-    model_files_remove(e->work[i]);
+    model_work_end(&e->work[i]);
     return status;
 }
 
@@ -483,19 +487,20 @@ static quern_status compile_engine(model_toolchain *chain, engine *e)
 
 static quern_status link_runner(model_toolchain *chain, const engine *e, const char *path)
 {
-    char work[512], made[600];
+    char made[600];
+    model_work work;
     command_line line = {{NULL}, 0};
-    QN_TRY(model_files_work(qn_text_string(&chain->cache), work));
+    QN_TRY(model_work_begin(qn_text_string(&chain->cache), &work));
     add_list(&line, (const char *const *)chain->words, MODEL_MAX_WORDS);
     add_list(&line, link_flags[chain->build], QN_COUNT(link_flags[0]));
     add(&line, "-rdynamic"), add(&line, "-o"), add(&line, "runner");
     for (size_t i = 0; i < e->files.count; i++) add(&line, e->object[i]);
     add(&line, "-ldl");
-    quern_status status = run_in(work, &line, "the model's runner did not link");
-    snprintf(made, sizeof made, "%s/runner", work);
+    quern_status status = run_in(work.folder, &line, "the model's runner did not link");
+    snprintf(made, sizeof made, "%s/runner", work.folder);
     if (status == QUERN_OK && rename(made, path) != 0)
         status = qn_fail(QUERN_FILE_ERROR, "%s: %s", path, strerror(errno));
-    model_files_remove(work);
+    model_work_end(&work);
     return status;
 }
 

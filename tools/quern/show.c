@@ -34,7 +34,7 @@ typedef struct shown {
     const qn_variant *variant;
     const qn_kernel_plan *plan;
     size_t stage;
-    char sizes[112];
+    char sizes[192]; // and what of their launches the kernel does
 } shown;
 
 typedef struct show_kind {
@@ -73,10 +73,11 @@ static quern_status each_plan(show *s, const shown *k)
     qn_text config = QN_TEXT_INIT;
     qn_text budget = QN_TEXT_INIT;
     qn_config_write(s->family, &k->variant->config, &config);
-    if (s->family->budget) s->family->budget(&s->spec.base, k->arch, &k->variant->config, &budget);
+    if (s->family->budget && k->stage == 0) // of the configuration's own kernel
+        s->family->budget(&s->spec.base, k->arch, &k->variant->config, &budget);
     table_add(s->table, k->arch->name, k->sizes, qn_text_string(&config), k->variant->chosen, (int64_t)k->plan->threads,
               (int64_t)k->plan->min_ctas, (int64_t)k->plan->cluster, (int64_t)k->plan->dynamic_shared, k->plan->entry,
-              k->plan->template_path, qn_text_string(&budget));
+              k->plan->template_path, budget.length ? qn_text_string(&budget) : NULL);
     qn_text_fini(&budget);
     qn_text_fini(&config);
     return QUERN_OK;
@@ -249,8 +250,11 @@ static quern_status show_variant(show *s, const show_kind *kind, const qn_arch *
 {
     shown k = {.arch = arch, .variant = variant};
     qn_buckets_name(s->family, variant->first_bucket, variant->last_bucket, k.sizes, sizeof k.sizes);
+    size_t length = strlen(k.sizes);
     for (k.stage = 0; k.stage < variant->plan.stage_count; k.stage++) {
         k.plan = &variant->plan.stage[k.stage];
+        k.sizes[length] = 0;
+        if (k.plan->serves) snprintf(k.sizes + length, sizeof k.sizes - length, ": %s", k.plan->serves);
         QN_TRY(kind->each(s, &k));
     }
     return QUERN_OK;

@@ -336,8 +336,7 @@ int command_warm(int argc, char **argv)
     command_option options[32 + COMMAND_MAX_SIZES] = {
         COMMAND_OPTION_ARCH(&c.arch),
         COMMAND_OPTION_DB(&settings.db),
-        {"jobs", 'j', "N", COMMAND_NUMBER, &c.threads, 1, 256,
-         "compile N kernels at a time (default: the processors)"},
+        {"jobs", 'j', "N", COMMAND_NUMBER, &c.threads, 1, 256, "compile N kernels at a time (default: the processors)"},
         {"shard", 0, "i/n", COMMAND_STRING, &c.shard, 0, 0, "only this part of the work"},
         {"from", 0, "FILE", COMMAND_REPEAT, &from.models, 0, 0, "what serving the model of this config.json needs"},
         {"sample", 0, "K", COMMAND_NUMBER, &from.model.sample, 1, 2048, "of --from: candidates of the sampler"},

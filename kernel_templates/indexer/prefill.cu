@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// indexer, plan "prefill": many rows of queries a sequence. A CTA takes ROWS neighbouring rows at a time, keys are decoded
+// once for all of them (group_score.cuh), and each warp then selects for one row (row_select.cuh).
+//
+//   scores   of up to `chunk` entries into the CTA's tile in memory: ROWS · chunk floats
+//   select   each row's first K of the tile and of what it kept of earlier chunks; to the outputs where they were the last
+//
+// So memory for scores is a tile a resident CTA, whatever the length. Two CTAs an SM: one's products run while the other
+// selects. Rows of a group that are of another sequence are done one sequence after another. The last rows, which are the
+// longest under a causal limit, come first.
+//
+// Prologue, besides problem.cuh's: ROWS, and CAP (for select.cuh's checks only).
+#include "group_score.cuh"
+#include "row_select.cuh"
+
+struct Shared {
+    Group group;
+    u32 *sequence; // [kGroupRows]
+    u32 *slow;     // [kGroupRows], 1: the row is left to the whole CTA
+};
+
+constexpr u32 kQueryVectors = kGroupRows * kWide * C / 16, kWeightVectors = kGroupRows * kWide / 4;
+constexpr u32 kSelectAt = (kQueryVectors + kWeightVectors) * 16 + 4 * (4 * kGroupRows + kParts);
+constexpr u32 kSelectFrom = (kSelectAt + 15) / 16 * 16;
+constexpr u32 kRowBinBytes = kGroupRows * kRowBins * 2, kSlowBytes = 8 * kSorted + 4 * (kBins + kWarps + kWords);
+
+static_assert(SHARED_BYTES == kSelectFrom + (kRowBinBytes > kSlowBytes ? kRowBinBytes : kSlowBytes),
+              "SHARED_BYTES: as ops/indexer_prefill.c counts it");
+
+QN_DEVICE Shared shared_pieces()
+{
+    QN_SHARED_FIRST;
+    QN_SHARED_ARRAY(uint4, query, kQueryVectors);
+    QN_SHARED_ARRAY(float4, weight, kWeightVectors);
+    QN_SHARED_ARRAY(u32, length, kGroupRows);
+    QN_SHARED_ARRAY(u32, odd, kGroupRows);
+    QN_SHARED_ARRAY(u32, sequence, kGroupRows);
+    QN_SHARED_ARRAY(u32, slow, kGroupRows);
+    QN_SHARED_ARRAY(u32, most, kParts);
+    return Shared{{query, weight, length, most, odd}, sequence, slow};
+}
+
+// Two uses of the same memory, a barrier between them.
+QN_DEVICE u32 *row_bins()
+{
+    QN_SHARED_FROM(kSelectFrom);
+    QN_SHARED_ARRAY(u32, bins, kRowBinBytes / 4);
+    return bins;
+}
+QN_DEVICE Select select_pieces()
+{
+    QN_SHARED_FROM(kSelectFrom);
+    QN_SHARED_ARRAY(u64, sorted, kSorted);
+    QN_SHARED_ARRAY(u32, bins, kBins);
+    QN_SHARED_ARRAY(u32, scratch, kWarps);
+    QN_SHARED_ARRAY(u32, word, kWords);
+    return Select{nullptr, sorted, bins, scratch, word};
+}
+
+// ---- the CTA's memory: scores of each row, its list, what it kept
+
+QN_DEVICE float *tile_of(const indexer_params &p)
+{
+    const u64 row_bytes = (u64)p.chunk * 4 + 8 * (u64)(kListPlaces + (K + 1) / 2 * 2);
+    return reinterpret_cast<float *>(p.workspace + (u64)blockIdx.x * kGroupRows * row_bytes);
+}
+
+QN_DEVICE RowTask task_of(const indexer_params &p, u32 row, u32 length, u32 base)
+{
+    float *tile = tile_of(p);
+    u64 *lists = reinterpret_cast<u64 *>(tile + kGroupRows * (u64)p.chunk);
+    RowTask t;
+    t.score = tile + row * (u64)p.chunk;
+    t.list = lists + row * kListPlaces;
+    t.kept = lists + kGroupRows * kListPlaces + row * ((K + 1) / 2 * 2);
+    t.bins = row_bins() + row * (kRowBins / 2);
+    t.base = base, t.n = min(length - base, (u32)p.chunk);
+    t.kept_count = base ? K : 0;
+    t.need = min((u32)K, t.n + t.kept_count);
+    t.last = base + t.n == length;
+    return t;
+}
+
+// ---- rows of one sequence
+
+struct Run {
+    i64 first; // the group's first row
+    u32 begin, end;
+};
+
+// Each warp for a row, then the CTA for those that this left. Begins after a barrier and ends in one.
+QN_DEVICE void select_rows(const indexer_params &p, const Shared &s, const Run &run, u32 base)
+{
+    const u32 mine = warp_index(), length = s.group.length[mine];
+    if (mine >= run.begin && mine < run.end) {
+        const Row row = {run.first + mine, 0, nullptr, length, length};
+        bool done = true;
+        if (length > base) done = select_row(p, row, task_of(p, mine, length, base));
+        if (base == 0 && length < K) pad_row(p, row, length);
+        if (lane_index() == 0) s.slow[mine] = done ? 0u : 1u;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (u32 i = run.begin; i < run.end; i++) {
+        if (!s.slow[i]) continue;
+        const Row row = {run.first + i, 0, nullptr, s.group.length[i], s.group.length[i]};
+        select_slowly(p, row, task_of(p, i, row.length, base));
+    }
+    __syncthreads();
+}
+
+QN_DEVICE void do_run(const indexer_params &p, const Shared &s, const Run &run)
+{
+    if (thread_index() < kGroupRows) {
+        const u32 i = thread_index();
+        s.group.length[i] = i >= run.begin && i < run.end ? row_of(p, run.first + i).length : 0u;
+    }
+    __syncthreads();
+    if (thread_index() < kParts) {
+        u32 most = 0;
+#pragma unroll
+        for (u32 i = 0; i < kPart; i++) most = max(most, s.group.length[thread_index() * kPart + i]);
+        s.group.most[thread_index()] = most;
+    }
+    __syncthreads();
+    Row row = row_of(p, run.first + run.begin);
+    row.length = 0;
+    for (u32 i = 0; i < kParts; i++) row.length = max(row.length, s.group.most[i]);
+#pragma unroll 1
+    for (u32 base = 0;; base += (u32)p.chunk) {
+        const u32 count = min(row.length - base, (u32)p.chunk);
+        score_entries(p, s.group, row, run.first, base, count, tile_of(p));
+        __syncthreads();
+        select_rows(p, s, run, base);
+        if (base + count == row.length) return;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ indexer_params p)
+{
+    const Shared s = shared_pieces();
+    const u32 groups = ((u32)p.rows + kGroupRows - 1) / kGroupRows;
+#pragma unroll 1
+    for (u32 turn = blockIdx.x; turn < groups; turn += gridDim.x) {
+        Run run = {(i64)(groups - 1 - turn) * kGroupRows, 0, 0};
+        const u32 count = (u32)min((i64)kGroupRows, (i64)p.rows - run.first);
+        if (thread_index() < kGroupRows) {
+            const u32 i = thread_index();
+            s.group.odd[i] = p.keys_aligned ? 0u : 1u;
+            s.sequence[i] = ROW_SEQ && i < count ? (u32)__ldg(p.row_seq + run.first + i) : 0u;
+        }
+        __syncthreads();
+        prepare_group(p, s.group, run.first);
+        __syncthreads();
+#pragma unroll 1
+        for (; run.begin < count; run.begin = run.end) {
+            run.end = run.begin + 1;
+            while (run.end < count && s.sequence[run.end] == s.sequence[run.begin]) run.end++;
+            do_run(p, s, run);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// indexer's plan "prefill" (sm_90a): what it serves, its shared memory, its tiles of scores, its launch. The kernel is
+// kernel_templates/indexer/prefill.cu, which asserts the sizes computed here.
+//
+// The workspace is a tile for each CTA that can be resident, of ROWS rows: scores of up to CHUNK entries, candidates, and
+// what is kept from chunk to chunk.
+#include "indexer/args.h"
+#include "ops/indexer.h"
+
+typedef quern_indexer_spec spec_t;
+
+enum {
+    ROWS = 8,       // a CTA
+    THREADS = 256,  // a warp a row
+    MOST_CTAS = 264, // two an SM
+    CHUNK = 16384,
+    LEAST_CHUNK = 2048, // the most K
+    CAP = 8192,
+    MOST_IN_BIN = 64, // select.cuh
+    WORDS = 12,
+    ROW_BINS = 2048,
+};
+
+static int64_t columns_of(const spec_t *s)
+{
+    return (s->H + 15) / 16 * 16;
+}
+
+static int64_t parts_of(const spec_t *s) // products for all rows
+{
+    int64_t columns = columns_of(s);
+    return columns > 64 ? ROWS : columns > 32 ? ROWS / 2 : columns > 16 ? ROWS / 4 : ROWS / 8;
+}
+
+static int64_t shared_bytes(const spec_t *s)
+{
+    int64_t sorted = 32, group = ROWS * columns_of(s) * (s->C + 4) + 4 * (4 * ROWS + parts_of(s));
+    while (sorted < s->k) sorted *= 2;
+    int64_t by_warps = ROWS * ROW_BINS * 2, by_all = 8 * (sorted + MOST_IN_BIN) + 4 * (2048 + THREADS / 32 + WORDS);
+    return (group + 15) / 16 * 16 + (by_warps > by_all ? by_warps : by_all);
+}
+
+bool qn_indexer_prefill_serves(const spec_t *s, const qn_arch *arch)
+{
+    return arch->has_wgmma && s->layout == QUERN_INDEXER_MXFP4_SHARED && s->q == QUERN_INDEXER_Q_MXFP4 && s->C <= 128 &&
+           s->granularity == QUERN_GRANULARITY_ENTRY && shared_bytes(s) <= arch->shared_cta;
+}
+
+quern_status qn_indexer_prefill_plan(const spec_t *s, const qn_arch *arch, qn_kernel_plan *k)
+{
+    if (!qn_indexer_prefill_serves(s, arch))
+        return qn_fail(QUERN_NO_PLAN, "plan=prefill serves mxfp4 by mxfp4, C up to 128, entries, on sm_90a: not this "
+                                      "spec on %s",
+                       arch->name);
+    k->template_path = "indexer/prefill.cu";
+    k->threads = THREADS;
+    k->dynamic_shared = (int)shared_bytes(s);
+    k->min_ctas = 2 * (k->dynamic_shared + 1024) <= arch->shared_sm ? 2 : 1;
+    qn_plan_constant(k, "ROWS", ROWS);
+    qn_plan_constant(k, "CAP", CAP);
+    qn_plan_constant(k, "QUERY_SHARED", 1);
+    return QUERN_OK;
+}
+
+static int64_t chunk_of(int64_t max_length)
+{
+    int64_t chunk = (max_length + 63) / 64 * 64;
+    return max_length == 0 || chunk > CHUNK ? CHUNK : chunk < LEAST_CHUNK ? LEAST_CHUNK : chunk;
+}
+
+static int64_t groups_of(int64_t rows)
+{
+    return (rows + ROWS - 1) / ROWS;
+}
+
+size_t qn_indexer_prefill_workspace(const spec_t *s, int64_t rows, int64_t max_length)
+{
+    int64_t ctas = groups_of(rows) < MOST_CTAS ? groups_of(rows) : MOST_CTAS;
+    int64_t row = 4 * chunk_of(max_length) + 8 * ((s->k + 129) / 2 * 2 + (s->k + 1) / 2 * 2);
+    return (size_t)(ctas * ROWS * row);
+}
+
+void qn_indexer_prefill_launch(int64_t rows, int64_t max_length, const qn_device_limits *limits,
+                               const qn_kernel_plan *k, indexer_params *p, uint32_t *grid)
+{
+    int64_t groups = groups_of(rows), most = (int64_t)limits->sm_count * k->min_ctas;
+    if (most > MOST_CTAS) most = MOST_CTAS;
+    p->rows = (int)rows, p->chunk = (int)chunk_of(max_length);
+    *grid = (uint32_t)(groups < most ? groups : most);
+}
