@@ -61,6 +61,7 @@ static quern_status create_when_missing(const qn_sqlite *store)
     int error = qn_create_file(store->file);
     if (!error || error == EEXIST) return QUERN_OK;
     quern_status status = error == ENOSPC || error == EDQUOT ? QUERN_STORE_FULL
+                          : error == EROFS                   ? QUERN_STORE_READ_ONLY
                           : error == ENOMEM                  ? QUERN_OUT_OF_MEMORY
                                                              : QUERN_STORE_OPEN;
     return qn_fail(status, "%s: could not be made: %s; check that its directory exists and is writable", store->file,
@@ -240,8 +241,9 @@ quern_status qn_create_tables(const qn_sqlite *store, sqlite3 *db)
 
 void qn_session_close(qn_session *session)
 {
+    sqlite3_finalize(session->get);
     sqlite3_close(session->db);
-    session->db = NULL;
+    session->db = NULL, session->get = NULL;
     session->open = session->sealed = session->read_only = false;
     session->image_bytes = -1;
 }

@@ -16,20 +16,24 @@ int64_t qn_now(void)
 }
 
 // The n-th candidate of a hash, newest first. The inner query keeps the images out of the sorting.
-static int read_candidate(sqlite3 *db, const quern_record *wanted, const char *toolchain, int n, qn_row *row)
+static int read_candidate(qn_session *session, const quern_record *wanted, const char *toolchain, int n, qn_row *row)
 {
-    sqlite3_stmt *statement = NULL;
-    int code = qn_prepare(db,
+    int code = SQLITE_OK;
+
+    if (!session->get) {
+        code = qn_prepare(session->db,
                           "SELECT " QN_ROW_ALL " FROM kernel WHERE id=(SELECT id FROM kernel WHERE hash=?1"
                           " AND (?2 IS NULL OR toolchain=?2) ORDER BY created DESC,id DESC LIMIT 1 OFFSET ?3)",
-                          &statement);
-
+                          &session->get);
+    }
+    sqlite3_stmt *statement = session->get;
     if (!code) code = sqlite3_bind_blob(statement, 1, wanted->hash, sizeof wanted->hash, SQLITE_STATIC);
     if (!code) code = sqlite3_bind_text(statement, 2, toolchain, -1, SQLITE_STATIC);
     if (!code) code = sqlite3_bind_int(statement, 3, n);
     if (!code) code = sqlite3_step(statement);
     if (code == SQLITE_ROW && qn_row_read(row, statement)) code = SQLITE_NOMEM;
-    int end = sqlite3_finalize(statement);
+    int end = sqlite3_reset(statement); // the read transaction ends here, and with it the lock
+    sqlite3_clear_bindings(statement);
     return code == SQLITE_ROW || code == SQLITE_DONE || !end ? code : end;
 }
 
@@ -79,7 +83,7 @@ static quern_status find(qn_use *use, const quern_record *wanted, const char *to
     bool found = false;
 
     for (int n = 0; !found; n++) {
-        code = read_candidate(use->db, wanted, toolchain, n, row);
+        code = read_candidate(use->session, wanted, toolchain, n, row);
         if (code != SQLITE_ROW) break;
         found = row->sound && is_wanted(wanted, toolchain, &row->record); // else damaged, or a collision of hashes
         if (!row->sound && count < MAX_DAMAGED) damaged[count++] = row->id;
@@ -95,7 +99,7 @@ quern_status qn_sqlite_get(void *self, const quern_record *wanted, const char *t
                            void *user)
 {
     qn_sqlite *store = self;
-    qn_row row = {0};
+    qn_row row = {.wanted = wanted};
     qn_use use;
     int dropped = 0;
 

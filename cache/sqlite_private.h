@@ -14,12 +14,12 @@
 #define QN_CACHE_SQLITE_PRIVATE_H
 
 #include <pthread.h>
-#include <signal.h>
 #include <sqlite3.h>
 #include <stdatomic.h>
 #include <sys/types.h>
 
 #include "base/key.h"
+#include "base/signals.h"
 #include "cache/schema.h"
 #include "cache/store.h"
 #include "cache/tune.h"
@@ -30,6 +30,7 @@ typedef struct qn_session {
     pthread_mutex_t mutex;
     atomic_bool in_use; // what a child may ask of the session it inherited, whose mutex it may not touch
     sqlite3 *db;        // NULL: not open yet, or an empty database that may not be written
+    sqlite3_stmt *get;  // the look-up, prepared by the first one; reset while nobody is in use
     bool open;
     bool read_only, sealed;
     int64_t image_bytes, data_version; // the sum of all images, as of SQLite's data_version; -1: not known
@@ -53,8 +54,7 @@ typedef struct qn_use {
     qn_sqlite *store;
     qn_session *session;
     sqlite3 *db; // NULL: there is nothing in this database and it cannot be written
-    sigset_t old_mask;
-    bool was_pending;
+    qn_held_signals signals;
     int64_t image_bytes; // the session's, which a transaction takes away and a put that is done gives back
     const char *network; // the kind of file system that made this store read-only, to be warned of without a lock held
 } qn_use;
@@ -64,10 +64,6 @@ void qn_use_end(qn_use *use);
 qn_sqlite *qn_sqlite_of(quern_store *store); // NULL: a store of another make
 bool qn_sqlite_same_file(const qn_sqlite *a, const qn_sqlite *b);
 
-// SIGXFSZ is blocked in this thread, and one that arrives meanwhile is swallowed: a file size limit is an error code.
-void qn_signal_hold(sigset_t *old_mask, bool *was_pending);
-void qn_signal_release(const sigset_t *old_mask, bool was_pending);
-
 // ---- sqlite_file.c
 typedef enum qn_verdict {
     QN_VERDICT_OURS,
@@ -76,7 +72,7 @@ typedef enum qn_verdict {
 
 // *network is set when the file system makes it read-only.
 quern_status qn_session_open(qn_sqlite *store, qn_session *session, const char **network);
-void qn_session_close(qn_session *session);
+void qn_session_close(qn_session *session); // and of what is prepared on its connection
 // A plain connection with our settings and no look at the content. mode: "ro", "rw"; immutable for sealed files.
 quern_status qn_connect(const qn_sqlite *store, const char *file, bool writable, bool immutable, sqlite3 **db);
 void qn_put_uri(qn_text *uri, const char *file);
@@ -117,6 +113,7 @@ typedef struct qn_row {
     bool sound;          // types are right, and the row's own sum is (it covers all but image and used)
     quern_record record; // into bytes
     qn_text bytes;
+    const quern_record *wanted; // NULL: any. A key equal to this one's is not copied: the record then has this one's
 } qn_row;
 
 int qn_row_read(qn_row *row, sqlite3_stmt *statement); // SQLITE_OK, SQLITE_NOMEM; copies everything

@@ -376,16 +376,15 @@ quern_status qn_sqlite_repair(const qn_sqlite_options *options, int64_t *saved, 
     int64_t count = 0;
     int descriptor = -1;
     quern_store store;
-    sigset_t mask;
-    bool pending;
+    qn_held_signals signals;
 
     QN_TRY(qn_sqlite_open(options, &store));
     quern_status status = check_ours_first(qn_sqlite_of(&store));
     if (!status) status = lock_side_file(qn_sqlite_of(&store), &descriptor);
     if (!status) {
-        qn_signal_hold(&mask, &pending);
+        qn_signals_hold(&signals, false);
         status = repair_locked(qn_sqlite_of(&store), &count, &copy);
-        qn_signal_release(&mask, pending);
+        qn_signals_release(&signals);
         close(descriptor);
     }
     qn_sqlite_close(&store);

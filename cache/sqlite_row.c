@@ -125,6 +125,15 @@ static bool take_numbers(quern_record *record, sqlite3_stmt *statement)
     return right;
 }
 
+static bool has_wanted_key(const qn_row *row, sqlite3_stmt *statement)
+{
+    const quern_record *wanted = row->wanted;
+    if (!wanted || !wanted->key || sqlite3_column_type(statement, AT_KEY) != SQLITE_BLOB) return false;
+    const void *key = sqlite3_column_blob(statement, AT_KEY);
+    return key && (size_t)sqlite3_column_bytes(statement, AT_KEY) == wanted->key_bytes &&
+           !memcmp(key, wanted->key, wanted->key_bytes);
+}
+
 // Texts and blobs. The image comes first, for the alignment of what was just allocated; positions become pointers at
 // the end, since the buffer moves while it grows.
 static bool take_bytes(qn_row *row, sqlite3_stmt *statement)
@@ -133,15 +142,20 @@ static bool take_bytes(qn_row *row, sqlite3_stmt *statement)
     size_t at_image = 0, at_key, at_text[4], unused;
     quern_record *record = &row->record;
     bool with_image = sqlite3_column_count(statement) > AT_IMAGE, right = true;
+    bool same_key = has_wanted_key(row, statement);
 
     qn_text_clear(&row->bytes);
+    qn_text_reserve(&row->bytes, (with_image ? record->image_bytes : 0) + 1024); // most texts are short
     if (with_image) right = copy(&row->bytes, statement, AT_IMAGE, SQLITE_BLOB, &at_image, &record->image_bytes);
-    right &= copy(&row->bytes, statement, AT_KEY, SQLITE_BLOB, &at_key, &record->key_bytes);
+    if (same_key)
+        at_key = 0, record->key_bytes = row->wanted->key_bytes;
+    else
+        right &= copy(&row->bytes, statement, AT_KEY, SQLITE_BLOB, &at_key, &record->key_bytes);
     for (int i = 0; i < 4; i++) right &= copy(&row->bytes, statement, texts[i], SQLITE_TEXT, &at_text[i], &unused);
     if (row->bytes.failed) return false;
     const char *base = row->bytes.bytes;
     record->image = with_image ? base + at_image : NULL;
-    record->key = base + at_key;
+    record->key = same_key ? row->wanted->key : base + at_key;
     record->toolchain = base + at_text[0];
     record->arch = base + at_text[1];
     record->entry = base + at_text[2];

@@ -8,39 +8,12 @@
 //   (3) No callback, log line or message to the outside while a lock is held.
 #include "cache/sqlite_private.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/path.h"
-
-// ---- SIGXFSZ
-
-void qn_signal_hold(sigset_t *old_mask, bool *was_pending)
-{
-    sigset_t block, pending;
-
-    sigemptyset(&block);
-    sigaddset(&block, SIGXFSZ);
-    *was_pending = !sigpending(&pending) && sigismember(&pending, SIGXFSZ) == 1;
-    pthread_sigmask(SIG_BLOCK, &block, old_mask);
-}
-
-void qn_signal_release(const sigset_t *old_mask, bool was_pending)
-{
-    const struct timespec now = {0, 0};
-    sigset_t block, pending;
-
-    if (!was_pending && !sigpending(&pending) && sigismember(&pending, SIGXFSZ) == 1) {
-        sigemptyset(&block);
-        sigaddset(&block, SIGXFSZ);
-        while (sigtimedwait(&block, NULL, &now) < 0 && errno == EINTR) continue;
-    }
-    pthread_sigmask(SIG_SETMASK, old_mask, NULL);
-}
 
 // ---- sessions
 
@@ -91,7 +64,7 @@ quern_status qn_use_begin(qn_sqlite *store, qn_use *use)
     memset(use, 0, sizeof *use);
     if (!session) return qn_fail(QUERN_OUT_OF_MEMORY, "%s: no memory for a connection", store->file);
     use->store = store, use->session = session;
-    qn_signal_hold(&use->old_mask, &use->was_pending);
+    qn_signals_hold(&use->signals, false);
     pthread_mutex_lock(&session->mutex);
     atomic_store(&session->in_use, true);
     if (session->refused) {
@@ -111,7 +84,7 @@ void qn_use_end(qn_use *use)
     if (!use->session->db) use->session->open = false;
     atomic_store(&use->session->in_use, false);
     pthread_mutex_unlock(&use->session->mutex);
-    qn_signal_release(&use->old_mask, use->was_pending);
+    qn_signals_release(&use->signals);
     if (use->network && !atomic_exchange(&use->store->warned_network, true)) {
         qn_log_line(&use->store->log, "cache", QUERN_LOG_WARNING,
                     "%s is on a network file system (%s), where locks cannot be trusted: it is only read, and new "

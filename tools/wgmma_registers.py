@@ -8,7 +8,8 @@
 wgmma reads its first operand, where that is in registers, at any time until the wait for its group. ptxas leaves those
 registers alone up to a wait it sees in the same stretch of code; behind the jump back of a loop it does not (13.0), and
 gives them to something else at once. This follows every path from each such instruction (HGMMA, IGMMA, QGMMA) to the
-wait that ends it and prints what writes to its operand. It needs nvdisasm, of CUDA's toolkit or of the package
+wait that ends it and prints what writes to its operand. It also counts the waits that leave products running: where
+ptxas runs one product after another instead (its log: "serialized"), there are none. It needs nvdisasm, of CUDA's toolkit or of the package
 nvidia-cuda-nvdisasm ($NVDISASM names another one); a file *.sass is its text already. Ends with 1 if something was
 found, with 77 without nvdisasm. tests/cubin runs it."""
 import os
@@ -95,10 +96,12 @@ def writes_before_wait(code, labels, at, operand):
 
 
 def main(cubins):
-    bad = checked = 0
+    bad = checked = overlapped = 0
     for cubin in cubins:
         for name, code, labels in functions(disassembly(cubin)):
             for at, (place, text) in enumerate(code):
+                wait = WAIT.match(text)
+                overlapped += bool(wait and int(wait[1], 16) > 0)
                 multiply = MULTIPLY.search(text)
                 if not multiply:
                     continue
@@ -107,7 +110,8 @@ def main(cubins):
                 for where, what in writes_before_wait(code, labels, at, operand):
                     bad += 1
                     print(f"{name}: {where} {what}\n    writes to an operand of {place} {text}")
-    print(f"{checked} products with an operand in registers, {bad} writes to one before its wait")
+    print(f"{checked} products with an operand in registers, {bad} writes to one before its wait; {overlapped} waits "
+          "that leave products running")
     return 1 if bad else 0
 
 

@@ -77,8 +77,6 @@ QN_DEVICE bool is_last(const attention_params &p, const Tile &t, const Splits &s
 // ---- merge: a warp some columns of a row, two of them a lane at a time
 
 constexpr i32 kPairs = (DV + 2 * kWarp - 1) / (2 * kWarp); // of columns, a lane and row
-constexpr i32 kPairsAtOnce = kPairs < 4 ? kPairs : 4; // in registers, for loads of several parts to be on their way
-constexpr i32 kPieces = (kPairs + kPairsAtOnce - 1) / kPairsAtOnce; // of a row
 
 QN_DEVICE float base_of_parts(const attention_params &p, const Tile &t, const Splits &splits, i32 row)
 {
@@ -90,21 +88,23 @@ QN_DEVICE float base_of_parts(const attention_params &p, const Tile &t, const Sp
     return base;
 }
 
+// kAtOnce pairs a lane, and kParts parts: what is on its way at a time.
+template <i32 kAtOnce, i32 kParts>
 QN_DEVICE void merge_piece(const attention_params &p, const Tile &t, const Splits &splits, i32 row, i32 piece)
 {
-    const i32 first = 2 * (lane_index() + kWarp * kPairsAtOnce * piece);
+    const i32 first = 2 * (lane_index() + kWarp * kAtOnce * piece);
     const float base = base_of_parts(p, t, splits, row);
-    float out[kPairsAtOnce][2] = {}, total = 0.f, sum = 0.f;
-#pragma unroll 4
+    float out[kAtOnce][2] = {}, total = 0.f, sum = 0.f;
+#pragma unroll kParts
     for (i32 i = 0; i < splits.count; i++) {
         const float *part = part_of(p, t, i);
         const float factor = whole_factor(load_l2(part + 4 * row), base);
         total = fmaf(load_l2(part + 4 * row + 1), factor, total);
         if constexpr (LSE) sum = fmaf(load_l2(part + 4 * row + 2), factor, sum);
 #pragma unroll
-        for (i32 j = 0; j < kPairsAtOnce; j++) {
+        for (i32 j = 0; j < kAtOnce; j++) {
             const i32 column = first + 2 * kWarp * j;
-            if (DV % (2 * kWarp * kPairsAtOnce) && column >= DV) continue;
+            if (DV % (2 * kWarp * kAtOnce) && column >= DV) continue;
             const u64 pair = load_l2(reinterpret_cast<const u64 *>(part + 4 * ROWS + row * DV + column));
             out[j][0] = fmaf(__uint_as_float((u32)(pair & 0xFFFFFFFFu)), factor, out[j][0]);
             out[j][1] = fmaf(__uint_as_float((u32)(pair >> 32)), factor, out[j][1]);
@@ -117,18 +117,20 @@ QN_DEVICE void merge_piece(const attention_params &p, const Tile &t, const Split
     const float weight = whole_weight(p, seen, head_of_row(p, t, row), base, total);
     u16 *to = out_row(p, t, row);
 #pragma unroll
-    for (i32 j = 0; j < kPairsAtOnce; j++) {
+    for (i32 j = 0; j < kAtOnce; j++) {
         const i32 column = first + 2 * kWarp * j;
-        if (DV % (2 * kWarp * kPairsAtOnce) && column >= DV) continue;
+        if (DV % (2 * kWarp * kAtOnce) && column >= DV) continue;
         store_pair(to + column, p.aligned & 8, seen ? out[j][0] * weight : 0.f, seen ? out[j][1] * weight : 0.f);
     }
     if (LSE && piece == 0 && lane_index() == 0) *lse_of_row(p, t, row) = whole_lse(seen, base, sum);
 }
 
-// Warp `warp` of `warps`.
+// Warp `warp` of `warps`, kAtOnce pairs of columns a lane.
+template <i32 kAtOnce>
 QN_DEVICE void merge(const attention_params &p, const Tile &t, const Splits &splits, i32 warp, i32 warps)
 {
+    constexpr i32 kPieces = (kPairs + kAtOnce - 1) / kAtOnce;
 #pragma unroll 1
     for (i32 unit = warp; unit < t.rows * kPieces; unit += warps)
-        merge_piece(p, t, splits, unit / kPieces, unit % kPieces);
+        merge_piece<kAtOnce, 16 / kAtOnce>(p, t, splits, unit / kPieces, unit % kPieces);
 }

@@ -112,6 +112,17 @@ QN_DEVICE void begin_scores(const Pieces &s, i32 row_group, u32 number, float (&
     wgmma_commit_group();
 }
 
+// Until the keys of a block are there: sooner than begin_scores needs them, for the sake of where this stands. The compiler
+// moves arithmetic behind the wait for other products that follows, where it would overlap with nothing, but not behind a
+// jump that depends on it; and `totals` depend on all of it. (They are never negative; with a NaN this does not wait.)
+QN_DEVICE void finish_softmax(const Pieces &s, bool is_next, u32 number, const float (&totals)[2])
+{
+    if (!__any_sync(kFullMask, is_next && totals[0] + totals[1] >= 0.f)) return;
+#pragma unroll
+    for (i32 piece = 0; piece < kKeyPieces; piece++)
+        wait_phase(s.key_full + number % kStages * kKeyPieces + piece, number / kStages);
+}
+
 QN_DEVICE void release_keys(const Pieces &s, u32 number)
 {
 #pragma unroll
@@ -213,6 +224,14 @@ QN_DEVICE void pack_probabilities(const float (&x)[KEYS / 2], u32 (&p)[KEYS / 16
         }
 #pragma unroll
     for (i32 half = 0; half < 2; half++) total[half] += parts[half][0] + parts[half][1];
+}
+
+// zero: 0, which the compiler cannot know. A plain copy it would do away with, by making `from` in the place of `to`
+// while wgmma still reads that.
+QN_DEVICE void copy_probabilities(const u32 (&from)[KEYS / 16][4], u32 (&to)[KEYS / 16][4], u32 zero)
+{
+#pragma unroll
+    for (i32 i = 0; i < KEYS / 4; i++) to[i / 4][i % 4] = from[i / 4][i % 4] | zero;
 }
 
 template <i32 kCount> QN_DEVICE void rescale(float (&out)[kCount], const float (&factor)[2])

@@ -47,7 +47,7 @@ QN_DEVICE void attend_rows(const attention_params &p, const Blocks &blocks, cons
                            const Seen &seen, Counts &n, Running &r, float (&out)[DV / 2])
 {
     float x[KEYS / 2], factor[2];
-    u32 probabilities[KEYS / 16][4];
+    u32 probabilities[KEYS / 16][4], next[KEYS / 16][4];
     running_clear(r);
     wait_phase(s.query_full, n.tiles++);
     begin_scores(s, group, n.keys, x);
@@ -66,10 +66,11 @@ QN_DEVICE void attend_rows(const attention_params &p, const Blocks &blocks, cons
         wgmma_fence_operand(x);
         release_keys(s, n.keys++);
         soften(p, seen, blocks.first + j * KEYS, x, r, factor);
-        wgmma_fence_operand(x); // the softmax is not moved behind the wait
+        pack_probabilities(x, next, r.total);
+        finish_softmax(s, j + 1 < blocks.count, n.keys, r.total);
         end_values(s, n, out);
         rescale(out, factor);
-        pack_probabilities(x, probabilities, r.total);
+        copy_probabilities(next, probabilities, (u32)(p.B >> 31));
     }
     warp_arrive(s.query_empty);
     begin_values(s, n, probabilities, blocks.count > 1, out);

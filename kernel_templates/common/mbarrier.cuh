@@ -44,6 +44,15 @@ QN_DEVICE void mbarrier_arrive_in(u64 *bar, u32 rank)
                  : "memory");
 }
 
+// mbarrier.arrive.relaxed.cluster.shared::cluster.b64: the same where no store of this thread needs to be seen: "what I
+// read by wgmma I have read". The release above waits for all of the thread's accesses, which takes most of a
+// microsecond. sm_90
+QN_DEVICE void mbarrier_arrive_in_relaxed(u64 *bar, u32 rank)
+{
+    asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(shared_address_in(bar, rank))
+                 : "memory");
+}
+
 // mbarrier.arrive.expect_tx.shared::cta.b64: `bytes` more are awaited in this phase, and one arrival. sm_90
 QN_DEVICE void mbarrier_arrive_expect_tx(u64 *bar, u32 bytes)
 {

@@ -7,6 +7,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
     const i64 token = (i64)blockIdx.x * (THREADS / kWarp) + warp_index();
     if (token >= p.N) return;
     if constexpr (DEPENDENT) wait_for_previous_launch();
-    const Raw *logits = row_of(p, token);
+    const Logits logits = logits_of(p, token);
+    if constexpr (PARTS > 1) {
+        for (u32 expert = lane_index(); p.sums && expert < kE; expert += kWarp)
+            store_sum(p, token, expert, load_logit(logits, expert));
+    }
     given_by_warp(p, token, [&](u32 expert) { return load_logit(logits, expert); });
 }

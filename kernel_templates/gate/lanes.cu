@@ -113,14 +113,13 @@ QN_DEVICE u32 token_inclusive_sum(u32 x)
 // ---- look
 
 // The lane's logits; 0 where it has no expert.
-QN_DEVICE void load_logits(const gate_params &p, const Raw *logits, float *x) // [kOwn]
+QN_DEVICE void load_logits(const gate_params &p, const Logits &logits, float *x) // [kOwn]
 {
-    const Raw *first = logits + first_expert();
+    const Logits first = {logits.row + first_expert(), logits.parts};
     if (kVectorLoads && p.aligned) {
 #pragma unroll
         for (u32 i = 0; i + kPerVector <= kOwn; i += kPerVector)
-            if (is_expert(i))
-                Element::unpack(load_input(reinterpret_cast<const uint4 *>(first + expert_step(i))), x + i);
+            if (is_expert(i)) load_vector_of_logits(first, expert_step(i), x + i);
     } else {
 #pragma unroll
         for (u32 i = 0; i < kOwn; i++)
@@ -129,6 +128,15 @@ QN_DEVICE void load_logits(const gate_params &p, const Raw *logits, float *x) //
 #pragma unroll
     for (u32 i = 0; i < kOwn; i++)
         if (!is_expert(i)) x[i] = 0.f;
+}
+
+QN_DEVICE void store_sums(const gate_params &p, u32 token, const float *x) // [kOwn]
+{
+    if constexpr (PARTS > 1) {
+#pragma unroll
+        for (u32 i = 0; i < kOwn; i++)
+            if (is_expert(i)) store_sum(p, token, first_expert() + expert_step(i), x[i]);
+    }
 }
 
 QN_DEVICE Row row_of_token(const float *x) // [kOwn]
@@ -337,7 +345,7 @@ QN_DEVICE Reached list_reached(const Shared &s, const float *score, float thresh
 // ---- rank
 
 // Exact scores of the listed experts, dealt to the lanes of the token.
-QN_DEVICE void score_listed(const gate_params &p, const Shared &s, const Raw *logits, const Row &row, u32 count)
+QN_DEVICE void score_listed(const gate_params &p, const Shared &s, const Logits &logits, const Row &row, u32 count)
 {
     const u32 base = token_index() * kSlots;
 #pragma unroll 1
@@ -390,11 +398,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
     const u32 wanted = (blockIdx.x * kWarps + warp_index()) * kTokens + token_index();
     const bool live = wanted < (u32)p.N;
     const u32 token = live ? wanted : (u32)p.N - 1;
-    const Raw *logits = row_of(p, token);
+    const Logits logits = logits_of(p, token);
 
     if constexpr (DEPENDENT) wait_for_previous_launch();
     float score[kOwn];
     load_logits(p, logits, score);
+    if (live) store_sums(p, token, score);
     const float depth = depth_of_bias(p);
     const Row row = row_of_token(score);
     score_all(p, row, score);

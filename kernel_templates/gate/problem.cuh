@@ -4,7 +4,8 @@
 //
 // Prologue: E, K, IN (1 f32, 2 f16, 3 bf16), INDEX_BYTES (4, 8), ACT (0 sqrt_softplus, 1 sigmoid, 2 softmax), BIAS (0, 1),
 // N_GROUP, TOPK_GROUP, RENORMALIZE (0, 1), DEPENDENT (1: the launch may begin before the one that writes its logits has
-// ended) and the plan's own.
+// ended), PARTS (most parts that logits come in, which are to be added: 1 but in the router), PART_STRIDE (elements from a
+// part to the next) and the plan's own.
 //
 // A key grows with the score. 0: of no expert, or of one in a dropped group, which never wins; 1: a NaN, below every
 // number; -inf and up from there. A candidate is a key with its expert, lowest expert first among equal keys.
@@ -32,6 +33,7 @@ constexpr bool kSoftmax = ACT == 2;
 constexpr bool kGrouped = TOPK_GROUP < N_GROUP; // else no group is dropped
 constexpr u32 kGroups = N_GROUP;
 constexpr u32 kGroupSize = E / N_GROUP;
+constexpr u32 kParts = PARTS;
 
 constexpr u32 kKeyNone = 0;
 constexpr u32 kKeyNaN = 1;
@@ -65,9 +67,29 @@ QN_DEVICE u32 group_key(u32 best, u32 second)
     return key_of(second <= kKeyNaN ? value_of(best) : __fadd_rn(value_of(best), value_of(second)));
 }
 
-QN_DEVICE const Raw *row_of(const gate_params &p, i64 token)
+// ---- logits, and the parts that they may come in
+
+// Who has a block: w has those from w · blocks / workers on.
+QN_DEVICE u32 worker_of(const gate_parts &parts, u32 block)
 {
-    return static_cast<const Raw *>(p.logits) + token * p.logits_stride;
+    return ((block + 1) * (u32)parts.workers - 1) / parts.blocks;
+}
+
+struct Logits { // of a token
+    const Raw *row;
+    u32 parts;
+};
+
+QN_DEVICE Logits logits_of(const gate_params &p, i64 token)
+{
+    Logits logits = {static_cast<const Raw *>(p.logits) + token * p.logits_stride, 1};
+    if constexpr (PARTS > 1) {
+        const gate_parts &parts = p.parts;
+        if (!parts.blocks) return logits;
+        const u32 first = (u32)token / (u32)parts.tile_tokens * (u32)parts.tile_blocks;
+        logits.parts = worker_of(parts, first + (u32)parts.tile_blocks - 1) - worker_of(parts, first) + 1;
+    }
+    return logits;
 }
 QN_DEVICE float bias_of(const gate_params &p, u32 expert)
 {
@@ -82,7 +104,37 @@ template <class T> QN_DEVICE T load_input(const T *place)
     else
         return __ldg(place);
 }
-QN_DEVICE float load_logit(const Raw *row, u32 expert)
+// The parts of a logit are added in their order; those that are not there are 0, so that all loads are on their way at once.
+QN_DEVICE float load_logit(const Logits &logits, u32 expert)
 {
-    return Element::value(load_input(row + expert));
+    const Raw *from = logits.row + expert;
+    float x = Element::value(load_input(from));
+#pragma unroll
+    for (u32 part = 1; part < kParts; part++)
+        x += part < logits.parts ? Element::value(load_input(from + part * PART_STRIDE)) : 0.f;
+    return x;
+}
+// Of logits in parts, where the sums are wanted too.
+QN_DEVICE void store_sum(const gate_params &p, i64 token, u32 expert, float x)
+{
+    if constexpr (PARTS > 1) {
+        if (p.sums) p.sums[token * p.sums_stride + expert] = x;
+    }
+}
+// Of a vector of experts that begins at a multiple of 16 bytes.
+QN_DEVICE void load_vector_of_logits(const Logits &logits, u32 expert, float *x) // [kPerVector]
+{
+    const uint4 *from = reinterpret_cast<const uint4 *>(logits.row + expert);
+    uint4 part[kParts];
+#pragma unroll
+    for (u32 i = 0; i < kParts; i++)
+        part[i] = i < logits.parts ? load_input(from + i * PART_STRIDE / kPerVector) : make_uint4(0, 0, 0, 0);
+    Element::unpack(part[0], x);
+#pragma unroll
+    for (u32 i = 1; i < kParts; i++) {
+        float y[kPerVector];
+        Element::unpack(part[i], y);
+#pragma unroll
+        for (u32 j = 0; j < kPerVector; j++) x[j] += y[j];
+    }
 }

@@ -107,7 +107,7 @@ QN_DEVICE void store_by_lanes(const gate_params &p, i64 token, const Winner &win
 // A whole token from its logits. keys: kRoundsWords of this warp.
 QN_NOINLINE void token_in_rounds(const gate_params &p, i64 token, u32 *keys)
 {
-    const Raw *logits = row_of(p, token);
+    const Logits logits = logits_of(p, token);
     const Row row = row_of_warp([&](u32 expert) { return load_logit(logits, expert); });
 #pragma unroll 1
     for (u32 i = lane_index(); i < kE; i += kWarp)

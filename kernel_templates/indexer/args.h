@@ -30,8 +30,8 @@ typedef struct indexer_params {
     long long indices_stride;
     long long scores_stride;
     long long capacity; // entries that a row can have
-    int shares;         // fused: CTAs a row: SHARES, or 1
-    int rows;           // prefill: T
+    int shares;         // CTAs a row: SHARES, or 1
+    int rows;           // T
     int chunk;          // prefill: entries of a tile, a multiple of 64, at least K
     int keys_aligned;   // values of every entry begin where a lane's vector may, scales where a word may
     int q_aligned;      // q begins at multiples of 16 bytes, its scales at multiples of 4

@@ -15,19 +15,7 @@
 // of more than kTickets rows give each row to one CTA. ANALYSIS.md: bytes, work, why it is exact.
 //
 // Prologue, besides problem.cuh's: SHARES, LOCAL_K, ROOM (places of a record), CAP (candidates in shared memory).
-#include "../common/async_copy.cuh"
 #include "score.cuh"
-#include "select.cuh"
-
-static_assert(SHARES >= 1 && SHARES <= 128 && (SHARES & (SHARES - 1)) == 0, "SHARES: a power of two up to 128");
-static_assert(SHARES == 1 || (LOCAL_K <= ROOM && SHARES * ROOM <= CAP && SHARES * LOCAL_K >= K && ROOM % 2 == 0),
-              "LOCAL_K, ROOM, CAP");
-static_assert(LOCAL_K <= 2048 && CAP >= LOCAL_K + 512 && CAP / 4 * 3 > K + 256, "LOCAL_K, CAP");
-
-constexpr u32 kTickets = 1024; // ops/indexer.c: TICKETS
-constexpr u32 kShares = SHARES;
-constexpr u32 kRoom = ROOM;
-constexpr u64 kRecordBytes = 8 * (2 + (u64)ROOM); // bound, extremes, candidates
 
 // A unit of work: what one warp makes whole results of.
 constexpr bool kManyBlocks = BLOCKS && kTile % EPB == 0; // blocks a tile
@@ -38,10 +26,11 @@ constexpr u32 kTileSteps = kHeads ? kHeadCount : 1;
 constexpr u32 kUnitSteps = kUnitTiles * kTileSteps;
 constexpr u32 kAhead = kMatrices == 2 || !QUERY_SHARED ? 1 : 2; // steps whose bytes are on their way
 
+#include "share.cuh"
+
 struct Shared {
     Select select;
     Query query;
-    u64 *bound; // [kShares], of the records
 };
 
 QN_DEVICE Shared shared_pieces()
@@ -51,15 +40,13 @@ QN_DEVICE Shared shared_pieces()
     QN_SHARED_ARRAY(uint4, item, kCapacity / 2);
     QN_SHARED_ARRAY(uint4, fragment, (kFragments + 1) / 2);
     QN_SHARED_ARRAY(u64, sorted, kSorted);
-    QN_SHARED_ARRAY(u64, bound, kShares);
     QN_SHARED_ARRAY(u32, bins, kBins);
     QN_SHARED_ARRAY(uint2, weight, kColumns / 2 + 1);
     QN_SHARED_ARRAY(u32, scratch, kWarps);
     QN_SHARED_ARRAY(u32, word, kWords + 1);
     return Shared{{reinterpret_cast<u64 *>(item), sorted, bins, scratch, word},
                   {reinterpret_cast<uint2 *>(fragment), reinterpret_cast<float *>(weight),
-                   reinterpret_cast<float *>(scale), word + kWords},
-                  bound};
+                   reinterpret_cast<float *>(scale), word + kWords}};
 }
 
 QN_DEVICE Select select_pieces()
@@ -67,53 +54,11 @@ QN_DEVICE Select select_pieces()
     return shared_pieces().select;
 }
 
-static_assert(SHARED_BYTES == 8 * (kCapacity + kSorted + (kFragments + 1) / 2 * 2 + kShares + 3 * (kColumns / 2 + 1)) +
+static_assert(SHARED_BYTES == 8 * (kCapacity + kSorted + (kFragments + 1) / 2 * 2 + 3 * (kColumns / 2 + 1)) +
                                   4 * (kBins + kWarps + kWords + 1),
               "SHARED_BYTES: as ops/indexer.c counts it");
 
-// ---- a share of a row: every shares-th unit, turned a little each round
-
-struct Share {
-    Row row;
-    u32 number, shares; // shares: a power of two
-    u32 units;          // of this share
-};
-
-QN_DEVICE u32 unit_of(const Share &share, u32 local)
-{
-    return local * share.shares + ((share.number + 7 * local) & (share.shares - 1));
-}
-
-QN_DEVICE Share share_of(const Row &row, u32 number, u32 shares)
-{
-    const u32 total = (row.length + kUnitEntries - 1) / kUnitEntries;
-    Share share = {row, number, shares, (total + shares - 1) / shares};
-    if (share.units && unit_of(share, share.units - 1) >= total) share.units--;
-    return share;
-}
-
 // ---- candidates of a tile
-
-struct Scan {
-    u64 last; // of those kept, 0: none were left out
-    Extremes extremes;
-};
-
-// One candidate a lane, or 0. place: where it goes in the first batch.
-QN_DEVICE void put_candidate(const Select &s, Scan &scan, bool mine, u32 place, u64 item)
-{
-    if (scan.last == 0) {
-        if (mine) s.item[place] = item;
-    } else {
-        const bool wins = mine && item > scan.last;
-        const u32 ballot = __ballot_sync(kFullMask, wins);
-        u32 first = 0;
-        if (ballot && lane_index() == 0) first = atomicAdd(&s.word[kCount], (u32)__popc(ballot));
-        first = __shfl_sync(kFullMask, first, 0);
-        if (wins) s.item[first + lanes_below(ballot)] = item;
-    }
-    if (mine && item) extend(scan.extremes, candidate_key(item));
-}
 
 QN_DEVICE u32 own_row()
 {
@@ -288,35 +233,6 @@ QN_DEVICE void run_batch(const indexer_params &p, const Shared &s, const Share &
     }
 }
 
-// Keeps the first `wanted` candidates, or a few more where bins tell them from the rest; from then on only what comes
-// after scan.last counts. Returns how many. Begins and ends in a barrier.
-QN_DEVICE u32 compact(const Select &s, Scan &scan, u32 n, u32 wanted)
-{
-    share_extremes(s, scan.extremes);
-    (void)bin_items(n, wanted);
-    const u32 end = s.word[kEnd], end_bin = s.word[kEndBin];
-    if (QN_UNLIKELY(end > wanted + kMostInBin)) {
-        scan.last = keep_first(s, n, wanted);
-        return wanted;
-    }
-    const Scale by = scale_of(s);
-    u32 least = 0xFFFFFFFFu;
-    for (u32 i = thread_index(); i < n; i += THREADS) {
-        const u64 item = s.item[i];
-        if (item == 0 || bin_of(by, candidate_key(item)) > end_bin) continue;
-        least = min(least, candidate_key(item));
-        s.sorted[atomicAdd(&s.word[kCount], 1u)] = item;
-    }
-    least = warp_min(least);
-    if (lane_index() == 0) atomicMax(&s.word[kLeast], ~least);
-    __syncthreads();
-#pragma unroll 1
-    for (u32 i = thread_index(); i < end; i += THREADS) s.item[i] = s.sorted[i];
-    scan.last = ((u64)~s.word[kLeast] << 32) - 1; // all that was left out has a smaller key
-    __syncthreads();
-    return end;
-}
-
 // All of a share. Returns the candidates that lie in shared memory: all of it, or its first `wanted` or more.
 // Begins and ends in a barrier.
 QN_DEVICE u32 run_share(const indexer_params &p, const Shared &s, const Share &share, u32 wanted, bool prepare,
@@ -339,124 +255,19 @@ QN_DEVICE u32 run_share(const indexer_params &p, const Shared &s, const Share &s
         }
         __syncthreads();
         run_batch(p, s, share, begin, flow, scan);
+        share_extremes(s.select, scan.extremes);
         __syncthreads();
-        n = scan.last ? s.select.word[kCount] : end * kUnitResults;
-        __syncthreads();
+        n = scan.raw ? 0 : scan.last ? s.select.word[kCount] : end * kUnitResults;
         begin = end;
-        if (begin >= share.units) {
-            share_extremes(s.select, scan.extremes);
-            return n;
-        }
+        if (begin >= share.units) return n;
+        __syncthreads();
         if (kCapacity - n >= kCapacity / 4) continue;
         n = compact(s.select, scan, n, wanted);
     }
 }
 
-// ---- records
-
-QN_DEVICE u64 *record_of(const indexer_params &p, i64 row, u32 share)
-{
-    return reinterpret_cast<u64 *>(p.workspace + kTickets * 4 + ((u64)row * kShares + share) * kRecordBytes);
-}
-
-// The share's first LOCAL_K or more into its record, with the bound of what is left out. Begins in a barrier.
-QN_DEVICE void store_record(const indexer_params &p, const Share &share, const Select &s, const Scan &scan, u32 n)
-{
-    u64 *record = record_of(p, share.row.number, share.number);
-    u64 bound = scan.last;
-    if (n <= kRoom) {
-        __syncthreads();
-        for (u32 i = thread_index(); i < kRoom; i += THREADS) record[2 + i] = i < n ? s.item[i] : 0;
-    } else {
-        const u32 total = bin_items(n, LOCAL_K), end = s.word[kEnd], end_bin = s.word[kEndBin];
-        const bool by_bins = end <= kRoom;
-        const Scale by = scale_of(s);
-        const u64 last = by_bins || total == 0 ? 0 : nth_candidate(n, min((u32)LOCAL_K, total));
-        __syncthreads();
-        u32 least = 0xFFFFFFFFu;
-#pragma unroll 2
-        for (u32 i = thread_index(); i < n; i += THREADS) {
-            const u64 item = s.item[i];
-            if (item == 0 || (by_bins ? bin_of(by, candidate_key(item)) > end_bin : item < last)) continue;
-            least = min(least, candidate_key(item));
-            record[2 + atomicAdd(&s.word[kCount], 1u)] = item;
-        }
-        least = warp_min(least);
-        if (lane_index() == 0) atomicMax(&s.word[kLeast], ~least);
-        __syncthreads();
-        const u32 count = s.word[kCount];
-#pragma unroll 1
-        for (u32 i = count + thread_index(); i < kRoom; i += THREADS) record[2 + i] = 0;
-        const u64 left_out = count == total ? 0 : by_bins ? (u64)~s.word[kLeast] << 32 : last;
-        bound = left_out > bound ? left_out : bound;
-        // The least finite key of the record, where it holds less than the share.
-        if (thread_index() == 0 && ~s.word[kLeast] >= kKeyLeastFinite && count < total)
-            s.word[kLow] = min(s.word[kLow], s.word[kLeast]);
-    }
-    if (thread_index() == 0) record[0] = bound, record[1] = (u64)s.word[kHigh] << 32 | s.word[kLow];
-}
-
-// True in the CTA that ends the row: every record is then to be seen.
-QN_DEVICE bool is_last_share(const indexer_params &p, i64 row, const Select &s)
-{
-    __syncthreads();
-    if (thread_index() == 0) {
-        fence_device();
-        s.word[kTicket] = atomic_increment_wrapped(reinterpret_cast<u32 *>(p.workspace) + row, kShares - 1);
-        fence_device();
-        s.word[kHigh] = s.word[kLow] = 0;
-    }
-    __syncthreads();
-    const bool last = s.word[kTicket] == kShares - 1;
-    __syncthreads();
-    return last;
-}
-
-// All records into shared memory. After it comes a barrier.
-QN_DEVICE u32 load_records(const indexer_params &p, i64 row, const Shared &s)
-{
-    constexpr u32 kPairs = kRoom / 2;
-    for (u32 i = thread_index(); i < kShares * kPairs; i += THREADS)
-        cp_async_cg(s.select.item + 2 * i, record_of(p, row, i / kPairs) + 2 + i % kPairs * 2);
-    for (u32 i = thread_index(); i < kShares; i += THREADS) {
-        const u64 *record = record_of(p, row, i);
-        const u64 extremes = load_l2(record + 1);
-        s.bound[i] = load_l2(record);
-        atomicMax(&s.select.word[kHigh], (u32)(extremes >> 32));
-        atomicMax(&s.select.word[kLow], (u32)extremes);
-    }
-    cp_async_wait_all();
-    return kShares * kRoom;
-}
-
-// Whether no share left out what comes before the last of `found` winners. Every thread gets the same.
-QN_DEVICE bool records_suffice(const Shared &s, u32 found, u32 wanted)
-{
-    __syncthreads();
-    const u64 last = found ? (u64)s.select.word[kLast] << 32 | s.select.word[kLastLow] : 0;
-    bool short_of = found < wanted;
-    for (u32 i = thread_index(); i < kShares; i += THREADS) short_of |= s.bound[i] > last;
-    return !block_any(short_of);
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ indexer_params p)
 {
     const Shared s = shared_pieces();
-    const u32 most = kShares > 1 ? (u32)p.shares : 1u;
-    const Row row = row_of(p, blockIdx.x / most);
-    const u32 wanted = min((u32)K, row.results);
-    Scan scan = {};
-#pragma unroll 1
-    for (u32 shares = most;; shares = 1) {
-        const bool again = shares != most;
-        const Share share = share_of(row, again ? 0u : blockIdx.x % most, shares);
-        u32 n = run_share(p, s, share, shares > 1 ? (u32)LOCAL_K : (u32)K, !again, scan);
-        if (shares > 1) {
-            store_record(p, share, s.select, scan, n);
-            if (!is_last_share(p, row.number, s.select)) return;
-            n = load_records(p, row.number, s);
-        }
-        const u32 found = finish_row(p, row, s.select, n, wanted);
-        if (shares == 1 || records_suffice(s, found, wanted)) return;
-    }
+    do_row(p, s, s.select);
 }

@@ -13,14 +13,16 @@
 #include "group_score.cuh"
 #include "row_select.cuh"
 
+enum { kRunFirst, kRunBegin, kRunEnd, kRunWords };
+
 struct Shared {
     Group group;
+    u32 *run;      // [kRunWords]: the group's first row; of it, the rows of one sequence, which are done now
     u32 *sequence; // [kGroupRows]
     u32 *slow;     // [kGroupRows], 1: the row is left to the whole CTA
 };
 
-constexpr u32 kQueryVectors = kGroupRows * kWide * C / 16, kWeightVectors = kGroupRows * kWide / 4;
-constexpr u32 kSelectAt = (kQueryVectors + kWeightVectors) * 16 + 4 * (4 * kGroupRows + kParts);
+constexpr u32 kSelectAt = (kQueryVectors + kWeightVectors) * 16 + 4 * (4 * kGroupRows + 1 + kParts + kRunWords);
 constexpr u32 kSelectFrom = (kSelectAt + 15) / 16 * 16;
 constexpr u32 kRowBinBytes = kGroupRows * kRowBins * 2, kSlowBytes = 8 * kSorted + 4 * (kBins + kWarps + kWords);
 
@@ -33,11 +35,16 @@ QN_DEVICE Shared shared_pieces()
     QN_SHARED_ARRAY(uint4, query, kQueryVectors);
     QN_SHARED_ARRAY(float4, weight, kWeightVectors);
     QN_SHARED_ARRAY(u32, length, kGroupRows);
-    QN_SHARED_ARRAY(u32, odd, kGroupRows);
+    QN_SHARED_ARRAY(u32, odd, kGroupRows + 1);
     QN_SHARED_ARRAY(u32, sequence, kGroupRows);
     QN_SHARED_ARRAY(u32, slow, kGroupRows);
     QN_SHARED_ARRAY(u32, most, kParts);
-    return Shared{{query, weight, length, most, odd}, sequence, slow};
+    QN_SHARED_ARRAY(u32, run, kRunWords);
+    return Shared{{query, weight, length, most, odd}, run, sequence, slow};
+}
+QN_DEVICE Group group_pieces()
+{
+    return shared_pieces().group;
 }
 
 // Two uses of the same memory, a barrier between them.
@@ -81,39 +88,31 @@ QN_DEVICE RowTask task_of(const indexer_params &p, u32 row, u32 length, u32 base
     return t;
 }
 
-// ---- rows of one sequence
-
-struct Run {
-    i64 first; // the group's first row
-    u32 begin, end;
-};
+// ---- rows of one sequence: first + begin … first + end - 1
 
 // Each warp for a row, then the CTA for those that this left. Begins after a barrier and ends in one.
-QN_DEVICE void select_rows(const indexer_params &p, const Shared &s, const Run &run, u32 base)
+QN_DEVICE void select_rows(const indexer_params &p, const Shared &s, u32 base)
 {
-    const u32 mine = warp_index(), length = s.group.length[mine];
-    if (mine >= run.begin && mine < run.end) {
-        const Row row = {run.first + mine, 0, nullptr, length, length};
-        bool done = true;
-        if (length > base) done = select_row(p, row, task_of(p, mine, length, base));
-        if (base == 0 && length < K) pad_row(p, row, length);
+    const u32 mine = warp_index();
+    if (mine >= s.run[kRunBegin] && mine < s.run[kRunEnd]) {
+        const u32 length = s.group.length[mine];
+        const bool done = length <= base || select_row(p, s.run[kRunFirst], mine, length, base);
+        if (base == 0 && length < K) pad_row(p, row_named((i64)s.run[kRunFirst] + mine, length), length);
         if (lane_index() == 0) s.slow[mine] = done ? 0u : 1u;
     }
     __syncthreads();
 #pragma unroll 1
-    for (u32 i = run.begin; i < run.end; i++) {
-        if (!s.slow[i]) continue;
-        const Row row = {run.first + i, 0, nullptr, s.group.length[i], s.group.length[i]};
-        select_slowly(p, row, task_of(p, i, row.length, base));
-    }
+    for (u32 i = s.run[kRunBegin]; i < s.run[kRunEnd]; i++)
+        if (s.slow[i]) select_slowly(p, s.run[kRunFirst], i, s.group.length[i], base);
     __syncthreads();
 }
 
-QN_DEVICE void do_run(const indexer_params &p, const Shared &s, const Run &run)
+QN_DEVICE void do_run(const indexer_params &p, const Shared &s)
 {
     if (thread_index() < kGroupRows) {
         const u32 i = thread_index();
-        s.group.length[i] = i >= run.begin && i < run.end ? row_of(p, run.first + i).length : 0u;
+        const bool inside = i >= s.run[kRunBegin] && i < s.run[kRunEnd];
+        s.group.length[i] = inside ? row_of(p, (i64)s.run[kRunFirst] + i).length : 0u;
     }
     __syncthreads();
     if (thread_index() < kParts) {
@@ -123,17 +122,26 @@ QN_DEVICE void do_run(const indexer_params &p, const Shared &s, const Run &run)
         s.group.most[thread_index()] = most;
     }
     __syncthreads();
-    Row row = row_of(p, run.first + run.begin);
+    Row row = row_of(p, (i64)s.run[kRunFirst] + s.run[kRunBegin]);
     row.length = 0;
     for (u32 i = 0; i < kParts; i++) row.length = max(row.length, s.group.most[i]);
 #pragma unroll 1
     for (u32 base = 0;; base += (u32)p.chunk) {
         const u32 count = min(row.length - base, (u32)p.chunk);
-        score_entries(p, s.group, row, run.first, base, count, tile_of(p));
+        score_entries(p, s.group, row, s.run[kRunFirst], base, count, tile_of(p));
         __syncthreads();
-        select_rows(p, s, run, base);
+        select_rows(p, s, base);
         if (base + count == row.length) return;
     }
+}
+
+// The group's next run after row `begin`, or an empty one. By one thread.
+QN_DEVICE void find_run(const indexer_params &p, const Shared &s, u32 begin)
+{
+    const u32 count = min(kGroupRows, (u32)p.rows - s.run[kRunFirst]);
+    u32 end = begin;
+    while (end < count && s.sequence[end] == s.sequence[begin]) end++;
+    s.run[kRunBegin] = begin, s.run[kRunEnd] = end;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ indexer_params p)
@@ -142,21 +150,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
     const u32 groups = ((u32)p.rows + kGroupRows - 1) / kGroupRows;
 #pragma unroll 1
     for (u32 turn = blockIdx.x; turn < groups; turn += gridDim.x) {
-        Run run = {(i64)(groups - 1 - turn) * kGroupRows, 0, 0};
-        const u32 count = (u32)min((i64)kGroupRows, (i64)p.rows - run.first);
-        if (thread_index() < kGroupRows) {
-            const u32 i = thread_index();
-            s.group.odd[i] = p.keys_aligned ? 0u : 1u;
-            s.sequence[i] = ROW_SEQ && i < count ? (u32)__ldg(p.row_seq + run.first + i) : 0u;
-        }
+        const u32 first = (groups - 1 - turn) * kGroupRows, i = thread_index();
+        if (i <= kGroupRows) s.group.odd[i] = p.keys_aligned ? 0u : 1u;
+        if (i < kGroupRows) s.sequence[i] = ROW_SEQ && first + i < (u32)p.rows ? (u32)__ldg(p.row_seq + first + i) : 0u;
+        if (i == 0) s.run[kRunFirst] = first;
         __syncthreads();
-        prepare_group(p, s.group, run.first);
+        prepare_group(p, s.group, first);
+        if (thread_index() == 0) find_run(p, s, 0);
         __syncthreads();
 #pragma unroll 1
-        for (; run.begin < count; run.begin = run.end) {
-            run.end = run.begin + 1;
-            while (run.end < count && s.sequence[run.end] == s.sequence[run.begin]) run.end++;
-            do_run(p, s, run);
+        while (s.run[kRunBegin] < s.run[kRunEnd]) {
+            do_run(p, s);
+            if (thread_index() == 0) find_run(p, s, s.run[kRunEnd]);
+            __syncthreads();
         }
     }
 }

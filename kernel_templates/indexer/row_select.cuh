@@ -29,6 +29,8 @@ struct RowTask {
     bool last;          // winners are the row's
 };
 
+QN_DEVICE RowTask task_of(const indexer_params &p, u32 row, u32 length, u32 base); // the kernel's
+
 struct RowItems {
     RowTask t;
     QN_DEVICE u64 operator()(u32 i) const
@@ -216,9 +218,17 @@ QN_DEVICE RowScan scan_row(const RowTask &t)
 
 // ---- the row
 
-// False: the row is left to select_slowly. Nothing is written then but the list.
-QN_DEVICE bool select_row(const indexer_params &p, const Row &row, const RowTask &t)
+QN_DEVICE Row row_named(i64 number, u32 length)
 {
+    return Row{number, 0, nullptr, length, length};
+}
+
+// Row `which` of the group that begins at row `first`, which is `length` long, at the chunk that begins at entry `base`. False:
+// the row is left to select_slowly. Nothing is written then but the list.
+QN_NOINLINE bool select_row(const indexer_params &p, i64 first, u32 which, u32 length, u32 base)
+{
+    const Row row = row_named(first + which, length);
+    const RowTask t = task_of(p, which, length, base);
     const u32 lane = lane_index();
     const Range range = find_range(t);
 #pragma unroll 4
@@ -264,12 +274,15 @@ QN_DEVICE void pad_row(const indexer_params &p, const Row &row, u32 from)
 }
 
 // The same for every input, by the whole CTA. Begins and ends in a barrier.
-QN_NOINLINE void select_slowly(const indexer_params &p, const Row &row, const RowTask &t)
+QN_NOINLINE void select_slowly(const indexer_params &p, i64 first, u32 which, u32 length, u32 base)
 {
+    const Row row = row_named(first + which, length);
+    const RowTask t = task_of(p, which, length, base);
     const Select s = select_pieces();
     const RowItems items = {t};
     const u32 n = t.n + t.kept_count;
     __syncthreads();
+    if (thread_index() < kWords) s.word[thread_index()] = 0;
     const u64 last = nth_of(items, n, t.need);
     sort_first(s, items, n, t.need, last);
 #pragma unroll 1

@@ -3,7 +3,7 @@
 // in order to the outputs. A candidate of 0 is an empty place; it comes after every other.
 //
 //   usual   bins over the values from the largest finite score down → scan → scatter, bin by bin → rank inside the bin by
-//           counting
+//           counting (finish.cuh)
 //   else    (a bin with too many: ties by the thousand, infinities) digits of the candidates themselves, 11 bits a pass,
 //           until the last winner is known; then a sorting network
 #pragma once
@@ -139,14 +139,32 @@ QN_NOINLINE u32 bin_items(u32 n, u32 wanted)
     return scan_bins(s, wanted);
 }
 
+// ---- the same with candidates in registers: thread t has some of them, 0 for none
+
+QN_DEVICE void clear_bins(const Select &s)
+{
+#pragma unroll
+    for (u32 i = 0; i < kBinsEach; i++) s.bins[i * THREADS + thread_index()] = 0;
+}
+
+// One each to its bin; place: bin << 16 | how many came before it. The bins are clear, the extremes in their words.
+template <u32 kEach> QN_DEVICE Scale count_items(const Select &s, const u64 (&item)[kEach], u32 (&place)[kEach])
+{
+    const Scale by = make_scale(s);
+#pragma unroll
+    for (u32 j = 0; j < kEach; j++) {
+        const u32 bin = bin_of(by, candidate_key(item[j]));
+        place[j] = bin << 16;
+        if (item[j] != 0) place[j] |= atomicAdd(&s.bins[bin], 1u);
+    }
+    return by;
+}
+
 // ---- the last winner by its digits; items(i): candidate i, wherever it lies
 
 struct SharedItems {
     const u64 *item;
-    QN_DEVICE u64 operator()(u32 i) const
-    {
-        return item[i];
-    }
+    QN_DEVICE u64 operator()(u32 i) const { return item[i]; }
 };
 
 // The need-th candidate of n (1 <= need <= those that are not empty), exactly. Uses the bins.
@@ -227,31 +245,8 @@ QN_DEVICE void note_last(const Select &s, u64 last)
     s.word[kLast] = (u32)(last >> 32), s.word[kLastLow] = (u32)last;
 }
 
-QN_DEVICE void finish_by_bins(const indexer_params &p, const Row &row, const Select &s, const Scale &by, u32 n,
-                              u32 need)
-{
-    const u32 end_bin = s.word[kEndBin], end = s.word[kEnd];
-#pragma unroll 2
-    for (u32 i = thread_index(); i < n; i += THREADS) {
-        const u64 item = s.item[i];
-        const u32 bin = bin_of(by, candidate_key(item));
-        if (item != 0 && bin <= end_bin) s.sorted[atomicAdd(&s.bins[bin], 1u)] = item;
-    }
-    __syncthreads();
-    for (u32 i = thread_index(); i < end; i += THREADS) { // a bin's word is now its end
-        const u64 mine = s.sorted[i];
-        const u32 bin = bin_of(by, candidate_key(mine)), last = s.bins[bin];
-        u32 rank = bin ? s.bins[bin - 1] : 0;
-#pragma unroll 1
-        for (u32 j = rank; j < last; j++) rank += s.sorted[j] > mine;
-        if (rank < need) store_winner(p, row, rank, mine);
-        if (rank == need - 1) note_last(s, mine);
-    }
-}
-
 // The first `need` of n into sorted, in order; `last` is the last of them. Ends in a barrier.
-template <class Items>
-QN_DEVICE void sort_first(const Select &s, const Items &items, u32 n, u32 need, u64 last)
+template <class Items> QN_DEVICE void sort_first(const Select &s, const Items &items, u32 n, u32 need, u64 last)
 {
     gather_sorted(s, items, n, last);
 #pragma unroll 1
@@ -270,28 +265,4 @@ QN_DEVICE void sort_first(const Select &s, const Items &items, u32 n, u32 need, 
         }
     }
     __syncthreads();
-}
-
-QN_DEVICE void finish_by_sorting(const indexer_params &p, const Row &row, const Select &s, u32 n, u32 need)
-{
-    const u64 last = nth_candidate(n, need);
-    sort_first(s, SharedItems{s.item}, n, need, last);
-#pragma unroll 1
-    for (u32 i = thread_index(); i < need; i += THREADS) store_winner(p, row, i, s.sorted[i]);
-    if (thread_index() == 0) note_last(s, last);
-}
-
-// The first `wanted` of the n candidates, in order, and padding after them. Returns how many winners there were; their last
-// one is in kLast, kLastLow after a barrier.
-QN_DEVICE u32 finish_row(const indexer_params &p, const Row &row, const Select &s, u32 n, u32 wanted)
-{
-    const u32 need = min(wanted, bin_items(n, wanted));
-    if (need > 0) {
-        if (QN_UNLIKELY(s.word[kEnd] > kSorted || s.word[kMost] > kMostInBin))
-            finish_by_sorting(p, row, s, n, need);
-        else
-            finish_by_bins(p, row, s, scale_of(s), n, need);
-    }
-    store_padding(p, row, need);
-    return need;
 }

@@ -30,6 +30,12 @@ static inline void mbarrier_arrive_in(unsigned long long *bar, unsigned rank, QM
     qm::need_arch(90, 0, false, at);
     qm::mbarrier_arrive(qm::map_shared(bar, rank, at), 1, 0, false, at);
 }
+static inline void mbarrier_arrive_in_relaxed(unsigned long long *bar, unsigned rank, QM_HERE)
+{
+    qm::Place at = QM_AT("mbarrier.arrive.relaxed.cluster.shared::cluster");
+    qm::need_arch(90, 0, false, at);
+    qm::mbarrier_arrive(qm::map_shared(bar, rank, at), 1, 0, false, at);
+}
 static inline void mbarrier_arrive_expect_tx(unsigned long long *bar, unsigned bytes, QM_HERE)
 {
     qm::need_arch(90, 0, false, QM_AT("mbarrier.arrive.expect_tx"));

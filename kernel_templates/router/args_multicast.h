@@ -18,10 +18,12 @@ typedef struct router_map {
 } router_map;
 
 typedef struct router_multicast_params {
+    router_params p;
+    gate_parts parts; // how work is dealt; blocks 0: whole tiles
+    unsigned tiles;
+    int mapped;   // 0: an input does not begin at a multiple of 16 bytes, and there are no maps
     router_map x; // boxes of TOKENS rows
     router_map w; // boxes of EXPERTS rows
-    router_params p;
-    int mapped; // 0: an input does not begin at a multiple of 16 bytes, and there are no maps
 } router_multicast_params;
 
 #endif

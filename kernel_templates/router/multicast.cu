@@ -4,13 +4,16 @@
 //
 //   logit[n, e] = Σ_d x[n, d] · w[e, d]
 //
-//   cluster   CLUSTER_N × CLUSTER_E CTAs, a tile of TOKENS × EXPERTS each: CTAs of one row have the same tokens, those of
-//             one column the same experts
-//   load      a warp. A block of 64 of D of x goes by TMA to all CTAs of the row, of W to all of the column; they take
-//             turns at asking for it. A ring of STAGES blocks, with an mbarrier each that says it is full, and one that
-//             says that all who share it have done with it.
-//   multiply  warpgroups of TOKENS / 64 / kMultiplyGroups · 64 tokens and all experts of the tile: wgmma m64nEXPERTSk16
-//   sums      published for gather.cu, or (LOGITS) stored as logits for a launch of the gate
+//   cluster   CLUSTER_N × CLUSTER_E CTAs, TOKENS × EXPERTS of the cluster's tile each, which has all experts: CTAs of one
+//             row have the same tokens, those of one column the same experts
+//   work      the blocks of 64 of D of all tiles in turn, dealt to the clusters in runs of equal length: so no SM is idle
+//             because tiles are few, and a tile has up to SLICES parts, each the sum of a run. With one slice whole tiles
+//             are dealt.
+//   load      a warp. A block of x goes by TMA to all CTAs of the row, of W to all of the column; they take turns at
+//             asking for it. A ring of STAGES blocks, with an mbarrier each that says it is full, and one that says that
+//             all who share it have done with it.
+//   multiply  warpgroups of TOKENS / 64 / kMultiplyGroups · 64 tokens and all experts of the CTA: wgmma m64nEXPERTSk16
+//   sums      parts for a launch of the gate that adds them, or (LOGITS) logits
 //
 // Prologue, besides problem.cuh's: TOKENS, STAGES, LOGITS, CLUSTER_N, CLUSTER_E.
 // ANALYSIS.md: work, bounds, measured figures.
@@ -32,7 +35,7 @@ constexpr u32 kAcross = CLUSTER_E, kDown = CLUSTER_N;
 constexpr u32 kBlock = 64;
 constexpr u32 kRowUnits = kBlock / 8;
 constexpr u32 kStageUnits = (TOKENS + EXPERTS) * kRowUnits;
-constexpr u32 kWide = (kExpertTiles + kAcross - 1) / kAcross; // clusters for all experts
+constexpr u32 kBlocks = (kD + kBlock - 1) / kBlock; // of a tile
 // Registers a thread, where the launch gives each 64 Ki / THREADS: those that load need few.
 constexpr int kLoaderRegisters = kMultiplyGroups == 3 ? 32 : 40;
 constexpr int kMultiplierRegisters = kMultiplyGroups == 3 ? 160 : 232;
@@ -43,25 +46,27 @@ static_assert(kMultiplyGroups >= 1 && kMultiplyGroups <= 3 && TOKENS == 64 * kRo
 static_assert(TOKENS <= 256 && EXPERTS % 8 == 0 && EXPERTS <= 256, "TOKENS, EXPERTS: a box of TMA, 256 at most");
 static_assert(CLUSTER == CLUSTER_E * CLUSTER_N && CLUSTER <= 8, "CLUSTER_E, CLUSTER_N: 8 at most");
 static_assert(STAGES >= 2 && STAGES <= 16, "STAGES: 2 to 16");
-static_assert(SLICES == 1 || SLICE % 64 == 0, "SLICE: whole blocks");
+static_assert(EXPERTS * CLUSTER_E >= kPitch, "CLUSTER_E: all experts");
 static_assert(!LOGITS || SLICES == 1, "SLICES: 1 where logits are stored");
-static_assert(GATE_AT == STAGES * (kStageUnits * 16 + 16), "the sizes of ops/router_shape.c");
+static_assert(GATE_AT == (STAGES * (kStageUnits * 16 + 24) + 15) / 16 * 16, "the sizes of ops/router_shape.c");
 
 struct alignas(1024) Pattern { // 8 rows of 64 elements; unit u of row r lies at u ^ r
     uint4 unit[64];
 };
 
 struct Pieces {
-    uint4 *blocks;     // [STAGES, kStageUnits], of a block first x's
-    u64 *full, *empty; // [STAGES]
+    uint4 *blocks; // [STAGES, kStageUnits], of a block first x's
+    u64 *full;     // [STAGES]: all of a block is here
+    u64 *free_x;   // [STAGES]: all of the row have done with what lay there, for this CTA to ask for more of x
+    u64 *free_w;   // [STAGES]: the same of the column and W
 };
 
 QN_DEVICE Pieces pieces()
 {
     QN_SHARED_FIRST;
     QN_SHARED_ARRAY(Pattern, blocks, STAGES * kStageUnits / 64);
-    QN_SHARED_ARRAY(u64, barriers, 2 * STAGES);
-    return Pieces{blocks->unit, barriers, barriers + STAGES};
+    QN_SHARED_ARRAY(u64, barriers, 3 * STAGES);
+    return Pieces{blocks->unit, barriers, barriers + STAGES, barriers + 2 * STAGES};
 }
 
 QN_DEVICE uint4 *block_of(const Pieces &s, u32 block)
@@ -69,53 +74,78 @@ QN_DEVICE uint4 *block_of(const Pieces &s, u32 block)
     return s.blocks + block % STAGES * kStageUnits;
 }
 
-// ---- the cluster
+// ---- the cluster and its work
 
 struct Place {
     u32 across, down; // in the cluster
-    u32 blocks;       // of D
-    Part part;
 };
 
 QN_DEVICE Place place_of_cta()
 {
-    const u32 cluster = blockIdx.x / CLUSTER, rank = blockIdx.x % CLUSTER;
-    Place place;
-    place.across = rank % kAcross, place.down = rank / kAcross;
-    Part &part = place.part;
-    part.expert = (cluster % kWide * kAcross + place.across) * kExperts;
-    part.slice = cluster / kWide % kSlices;
-    part.begin = part.slice * kSlice;
-    part.end = kSlices == 1 ? kD : min(kD, part.begin + kSlice);
-    part.token = (i64)(cluster / kWide / kSlices * kDown + place.down) * kTokens;
-    place.blocks = (part.end - part.begin + kBlock - 1) / kBlock;
-    return place;
+    const u32 rank = blockIdx.x % CLUSTER;
+    return Place{rank % kAcross, rank / kAcross};
+}
+
+struct Run { // of blocks, counted through all tiles
+    u64 begin, end;
+};
+
+QN_DEVICE Run run_of_cluster(const router_multicast_params &all)
+{
+    const u64 worker = blockIdx.x / CLUSTER, workers = gridDim.x / CLUSTER;
+    const u64 things = all.parts.blocks ? all.parts.blocks : all.tiles;
+    Run run = {worker * things / workers, (worker + 1) * things / workers};
+    if (!all.parts.blocks) run.begin *= kBlocks, run.end *= kBlocks;
+    return run;
+}
+
+// What of a run is of one tile.
+struct Piece {
+    Part part;  // of this CTA
+    u32 blocks; // of D
+};
+
+QN_DEVICE Piece next_piece(const router_multicast_params &all, const Place &place, const Run &run)
+{
+    const u32 tile = (u32)(run.begin / kBlocks), first = (u32)(run.begin % kBlocks);
+    Piece piece;
+    piece.blocks = min(kBlocks - first, (u32)(run.end - run.begin));
+    piece.part.expert = place.across * kExperts;
+    piece.part.token = ((i64)tile * kDown + place.down) * kTokens;
+    piece.part.begin = first * kBlock;
+    piece.part.end = kD;
+    piece.part.slice = 0;
+    if (kSlices > 1 && first) piece.part.slice = blockIdx.x / CLUSTER - worker_of(all.parts, tile * kBlocks);
+    return piece;
 }
 
 QN_DEVICE void start_barriers(const Pieces &s)
 {
+    constexpr u32 kReaders = kMultiplyGroups * 4; // warps of a CTA
     for (u32 i = 0; i < STAGES; i++) {
         mbarrier_init(s.full + i, 1);
-        mbarrier_init(s.empty + i,
-                      (kAcross + kDown - 1) * kMultiplyGroups * 4); // every warp that reads what this CTA asks for
+        mbarrier_init(s.free_x + i, kAcross * kReaders);
+        mbarrier_init(s.free_w + i, kDown * kReaders);
     }
     fence_mbarrier_init();
 }
 
-// All of the cluster have started, or will touch each other's memory no more.
-QN_DEVICE void arrive()
+// All of the cluster have started their barriers.
+QN_DEVICE void meet()
 {
-    if constexpr (CLUSTER > 1) cluster_arrive();
-}
-QN_DEVICE void wait()
-{
-    if constexpr (CLUSTER > 1) cluster_wait();
+    if constexpr (CLUSTER > 1) {
+        cluster_arrive_relaxed(); // behind fence.mbarrier_init
+        cluster_wait();
+    } else {
+        __syncthreads();
+    }
 }
 
-// The phase'th time that the barrier's phase ends, from 0 on.
+// The phase'th time that the barrier's phase ends, from 0 on. What is awaited is bytes of copies, or that others have
+// read: no store of another CTA, so the scope of the CTA is enough.
 QN_DEVICE void wait_phase(u64 *bar, u32 phase)
 {
-    while (!mbarrier_try_wait_parity_cluster(bar, phase & 1)) {
+    while (!mbarrier_try_wait_parity(bar, phase & 1)) {
     }
 }
 
@@ -134,41 +164,60 @@ template <u32 kShares> QN_DEVICE void load_box(uint4 *to, const router_map &map,
         cp_async_bulk_tensor_2d_load(to, map_of(map), bar, (i32)d, (i32)row);
 }
 
-// By one thread.
+// Waits for a barrier of a stage whose phases this thread has counted: bit `stage` of turns.
+QN_DEVICE void wait_turn(u64 *bars, u32 stage, u32 &turns)
+{
+    wait_phase(bars + stage, turns >> stage);
+    turns ^= 1u << stage;
+}
+
+// By one thread. Who asks for a block of x or W waits for all who had what lies in its place; the others say no more than
+// how much will come, once what came before is here.
 QN_DEVICE void load_blocks(const router_multicast_params &all, const Place &place, const Pieces &s)
 {
-    u32 column = 0;
+    const u32 row = ((1u << kAcross) - 1) << (place.down * kAcross);
+    u32 column = 0, block = 0, turns_x = 0, turns_w = 0; // blocks are counted through all pieces
 #pragma unroll
     for (u32 i = 0; i < kDown; i++) column |= 1u << (i * kAcross + place.across);
-    const u32 row = ((1u << kAcross) - 1) << (place.down * kAcross);
+    Run run = run_of_cluster(all);
 #pragma unroll 1
-    for (u32 block = 0; block < place.blocks; block++) {
-        const u32 stage = block % STAGES, d = place.part.begin + block * kBlock;
-        uint4 *to = block_of(s, block);
-        if (block >= STAGES) wait_phase(s.empty + stage, block / STAGES - 1);
-        mbarrier_arrive_expect_tx(s.full + stage, kStageUnits * 16);
-        if (block % kAcross == place.across)
-            load_box<kAcross>(to, all.x, s.full + stage, row, d, (u32)place.part.token);
-        if (block % kDown == place.down)
-            load_box<kDown>(to + kTokens * kRowUnits, all.w, s.full + stage, column, d, place.part.expert);
+    while (run.begin < run.end) {
+        const Piece piece = next_piece(all, place, run);
+#pragma unroll 1
+        for (u32 i = 0; i < piece.blocks; i++, block++) {
+            const u32 stage = block % STAGES, d = piece.part.begin + i * kBlock;
+            const bool again = block >= STAGES;
+            uint4 *to = block_of(s, block);
+            if (again) wait_phase(s.full + stage, block / STAGES - 1);
+            mbarrier_arrive_expect_tx(s.full + stage, kStageUnits * 16);
+            if (block % kAcross == place.across) {
+                if (again) wait_turn(s.free_x, stage, turns_x);
+                load_box<kAcross>(to, all.x, s.full + stage, row, d, (u32)piece.part.token);
+            }
+            if (block % kDown == place.down) {
+                if (again) wait_turn(s.free_w, stage, turns_w);
+                load_box<kDown>(to + kTokens * kRowUnits, all.w, s.full + stage, column, d, piece.part.expert);
+            }
+        }
+        run.begin += piece.blocks;
     }
 }
 
 // ---- multiply
 
-QN_DEVICE void multiply_add(float (&c)[kSums], u64 x, u64 w, bool accumulate)
+QN_DEVICE void multiply_add(float (&c)[kSums], u64 x, u64 w)
 {
     if constexpr (X_TYPE == 3)
-        wgmma_f32_bf16<EXPERTS>(c, x, w, accumulate);
+        wgmma_f32_bf16<EXPERTS>(c, x, w, true);
     else
-        wgmma_f32_f16<EXPERTS>(c, x, w, accumulate);
+        wgmma_f32_f16<EXPERTS>(c, x, w, true);
 }
 
 struct Sums {
     float c[kRows][kSums];
 };
 
-QN_DEVICE void multiply_block(Sums &sums, const uint4 *block, u32 group, bool accumulate)
+QN_DEVICE void multiply_block(Sums &sums, const uint4 *block, u32 group)
 {
     const u64 w = wgmma_descriptor(block + kTokens * kRowUnits, 16, 1024, kSwizzle128);
     wgmma_fence();
@@ -177,35 +226,39 @@ QN_DEVICE void multiply_block(Sums &sums, const uint4 *block, u32 group, bool ac
         const u64 x = wgmma_descriptor(block + (group * kRows + r) * 64 * kRowUnits, 16, 1024, kSwizzle128);
 #pragma unroll
         for (u32 k = 0; k < 4; k++)
-            multiply_add(sums.c[r], wgmma_descriptor_advance(x, k * 32), wgmma_descriptor_advance(w, k * 32),
-                         accumulate || k);
+            multiply_add(sums.c[r], wgmma_descriptor_advance(x, k * 32), wgmma_descriptor_advance(w, k * 32));
     }
     wgmma_commit_group();
 }
 
-// This warp has done with a block: so it says to all who may ask for the next one in its place.
-QN_DEVICE void release(const Pieces &s, const Place &place, u32 block)
+// This warp has done with a block: so it says to those who will ask for what follows in its place, if anything does. Every
+// arrival is awaited, and all copies into a CTA are: so CTAs may end at different times.
+QN_DEVICE void release(const Pieces &s, const Place &place, u32 block, u32 blocks)
 {
-    const u32 lane = lane_index();
-    if (block + STAGES >= place.blocks || lane >= kAcross + kDown - 1) return;
-    const u32 other = lane - kAcross + (lane - kAcross >= place.down ? 1 : 0); // of the column
-    const u32 rank = lane < kAcross ? place.down * kAcross + lane : other * kAcross + place.across;
+    const u32 stage = block % STAGES, next = block + STAGES, lane = lane_index();
+    if (next >= blocks || lane > 1) return;
+    const u32 rank = lane ? next % kDown * kAcross + place.across : place.down * kAcross + next % kAcross;
+    u64 *bar = (lane ? s.free_w : s.free_x) + stage;
     if constexpr (CLUSTER > 1)
-        mbarrier_arrive_in(s.empty + block % STAGES, rank);
+        mbarrier_arrive_in_relaxed(bar, rank);
     else
-        mbarrier_arrive(s.empty + block % STAGES);
+        mbarrier_arrive(bar);
 }
 
-QN_DEVICE void multiply_blocks(Sums &sums, const Place &place, const Pieces &s, u32 group)
+// Blocks `block` to `end`, of `blocks` that this CTA has.
+QN_DEVICE void multiply_blocks(Sums &sums, const Place &place, const Pieces &s, u32 group, u32 block, u32 end,
+                               u32 blocks)
 {
+    const u32 first = block;
 #pragma unroll 1
-    for (u32 block = 0; block < place.blocks; block++) {
+    for (; block < end; block++) {
         wait_phase(s.full + block % STAGES, block / STAGES);
-        multiply_block(sums, block_of(s, block), group, block > 0);
+        multiply_block(sums, block_of(s, block), group);
         wgmma_wait_group<1>();
-        if (block > 0) release(s, place, block - 1);
+        if (block > first) release(s, place, block - 1, blocks);
     }
     wgmma_wait_group<0>();
+    release(s, place, end - 1, blocks);
 }
 
 // ---- inputs that do not begin at multiples of 16 bytes: the multiplying threads load, element by element
@@ -220,18 +273,18 @@ template <class Raw> QN_DEVICE void fill(uint4 *to, const Raw *from, i64 stride,
     }
 }
 
-QN_DEVICE void gather_blocks(Sums &sums, const router_params &p, const Place &place, const Pieces &s, u32 group)
+QN_DEVICE void gather_blocks(Sums &sums, const router_params &p, const Piece &piece, const Pieces &s, u32 group)
 {
-    const Part &part = place.part;
+    const Part &part = piece.part;
     const RawW *w = static_cast<const RawW *>(p.w) + (i64)part.expert * p.w_stride;
 #pragma unroll 1
-    for (u32 block = 0; block < place.blocks; block++) {
-        const u32 d = part.begin + block * kBlock;
+    for (u32 i = 0; i < piece.blocks; i++) {
+        const u32 d = part.begin + i * kBlock;
         fill(s.blocks, row_of_x(p, part.token), p.x_stride, kTokens, p.gate.N - part.token, d, part.end);
         fill(s.blocks + kTokens * kRowUnits, w, p.w_stride, kExperts, (i64)kE - part.expert, d, part.end);
         fence_proxy_async_shared();
         barrier_sync(1, kMultipliers);
-        multiply_block(sums, s.blocks, group, block > 0);
+        multiply_block(sums, s.blocks, group);
         wgmma_wait_group<0>();
         barrier_sync(1, kMultipliers);
     }
@@ -252,17 +305,25 @@ QN_DEVICE void put_sums(const router_params &p, const Part &part, const Sums &su
     }
 }
 
+template <bool kMapped>
 QN_DEVICE void multiply(const router_multicast_params &all, const Place &place, const Pieces &s, u32 group)
 {
-    Sums sums;
-    if (all.mapped)
-        multiply_blocks(sums, place, s, group);
-    else
-        gather_blocks(sums, all.p, place, s, group);
+    Run run = run_of_cluster(all);
+    const u32 blocks = (u32)(run.end - run.begin);
+    u32 block = 0;
+#pragma unroll 1
+    while (run.begin < run.end) {
+        const Piece piece = next_piece(all, place, run);
+        Sums sums = {};
+        if constexpr (kMapped)
+            multiply_blocks(sums, place, s, group, block, block + piece.blocks, blocks);
+        else
+            gather_blocks(sums, all.p, piece, s, group);
 #pragma unroll
-    for (u32 r = 0; r < kRows; r++) wgmma_fence_operand(sums.c[r]);
-    arrive();
-    put_sums(all.p, place.part, sums, group);
+        for (u32 r = 0; r < kRows; r++) wgmma_fence_operand(sums.c[r]);
+        put_sums(all.p, piece.part, sums, group);
+        block += piece.blocks, run.begin += piece.blocks;
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS)
@@ -273,17 +334,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS)
     const u32 group = __shfl_sync(kFullMask, threadIdx.x / kGroupThreads, 0);
     launch_dependents();
     if (threadIdx.x == 0) start_barriers(s);
-    arrive();
-    if constexpr (CLUSTER == 1) __syncthreads();
-    wait();
+    meet();
     if (group == kMultiplyGroups) {
         if constexpr (kMultiplyGroups > 1) setmaxnreg_dec<kLoaderRegisters>();
         if (warp_index() % 4 == 0 && all.mapped && elect_sync(kFullMask)) load_blocks(all, place, s);
         __syncwarp(kFullMask);
-        arrive();
     } else {
         if constexpr (kMultiplyGroups > 1) setmaxnreg_inc<kMultiplierRegisters>();
-        multiply(all, place, s, group);
+        if (all.mapped)
+            multiply<true>(all, place, s, group);
+        else
+            multiply<false>(all, place, s, group);
     }
-    wait();
 }

@@ -96,6 +96,17 @@ void qn_key_put_int(qn_text *key, char tag, int64_t value)
     qn_key_put_bytes(key, tag, bytes, sizeof bytes);
 }
 
+size_t qn_key_begin(qn_text *key, char tag)
+{
+    qn_key_put_bytes(key, tag, "", 0);
+    return key->length;
+}
+
+void qn_key_end(qn_text *key, size_t start)
+{
+    if (!key->failed) put_le64((unsigned char *)key->bytes + start - HEAD + 1, key->length - start);
+}
+
 bool qn_key_next(const void *key, size_t key_bytes, size_t *at, qn_key_item *item)
 {
     const unsigned char *bytes = key;

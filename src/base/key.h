@@ -17,6 +17,9 @@ void qn_hash_hex(const qn_hash *hash, char hex[33]);
 void qn_key_put_bytes(qn_text *key, char tag, const void *bytes, size_t count);
 void qn_key_put_string(qn_text *key, char tag, const char *string);
 void qn_key_put_int(qn_text *key, char tag, int64_t value);
+// An item whose bytes are put into the key between begin, which returns where they start, and end.
+size_t qn_key_begin(qn_text *key, char tag);
+void qn_key_end(qn_text *key, size_t start);
 
 // Walks a key's items in order; false at the end or at malformed bytes. *at starts at 0.
 typedef struct qn_key_item {

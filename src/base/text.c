@@ -43,6 +43,11 @@ static bool reserve(qn_text *text, size_t more)
     return true;
 }
 
+void qn_text_reserve(qn_text *text, size_t count)
+{
+    reserve(text, count);
+}
+
 void qn_text_put(qn_text *text, const void *bytes, size_t count)
 {
     if (!reserve(text, count)) return;

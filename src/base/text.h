@@ -22,7 +22,8 @@ typedef struct qn_text {
     }
 
 void qn_text_fini(qn_text *text);
-void qn_text_clear(qn_text *text); // keeps the memory
+void qn_text_clear(qn_text *text);                 // keeps the memory
+void qn_text_reserve(qn_text *text, size_t count); // so many bytes will be put: memory is asked for once
 void qn_text_put(qn_text *text, const void *bytes, size_t count);
 void qn_text_puts(qn_text *text, const char *string);
 void qn_text_putf(qn_text *text, const char *format, ...) QN_PRINTF(2, 3); // integers and strings only: no %f, %g

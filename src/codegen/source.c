@@ -91,15 +91,20 @@ static void put_prologue(qn_text *text, const qn_kernel_plan *plan, int cc, char
         put_constant(text, plan->constants[i].name, plan->constants[i].value);
 }
 
+quern_status qn_source_append(const qn_kernel_plan *plan, int cc, char suffix, const char *template_dir, bool line_info,
+                              qn_text *text)
+{
+    QN_TRY(check(plan, cc, suffix));
+    put_prologue(text, plan, cc, suffix);
+    QN_TRY(qn_template_expand(plan->template_path, template_dir, line_info, text));
+    return qn_text_check(text);
+}
+
 quern_status qn_source_write(const qn_kernel_plan *plan, int cc, char suffix, const char *template_dir, bool line_info,
                              qn_text *source)
 {
     qn_text text = QN_TEXT_INIT;
-
-    QN_TRY(check(plan, cc, suffix));
-    put_prologue(&text, plan, cc, suffix);
-    quern_status status = qn_template_expand(plan->template_path, template_dir, line_info, &text);
-    if (status == QUERN_OK) status = qn_text_check(&text);
+    quern_status status = qn_source_append(plan, cc, suffix, template_dir, line_info, &text);
     if (status != QUERN_OK) {
         qn_text_fini(&text);
         return status;

@@ -37,6 +37,9 @@ void qn_plan_constant(qn_kernel_plan *plan, const char *name, int64_t value);
 // the root. line_info: absolute #line directives under the virtual root "/quern/". BAD_TEMPLATE names the file.
 quern_status qn_source_write(const qn_kernel_plan *plan, int cc, char suffix, const char *template_dir, bool line_info,
                              qn_text *source);
+// The same behind what text holds. After a failure it holds part of it.
+quern_status qn_source_append(const qn_kernel_plan *plan, int cc, char suffix, const char *template_dir, bool line_info,
+                              qn_text *text);
 
 // The embedded templates, made at build time: every file below kernel_templates/ but model/ and ANALYSIS.md.
 typedef struct qn_template {

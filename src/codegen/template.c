@@ -61,14 +61,30 @@ static bool join(const char *folder, size_t folder_length, const char *name, siz
 
 static const qn_template *find_embedded(const char *path)
 {
-    for (size_t i = 0; i < qn_template_count; i++) {
-        if (!strcmp(qn_templates[i].path, path)) return &qn_templates[i];
+    size_t low = 0, high = qn_template_count; // they are in the order of their paths
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(path, qn_templates[middle].path);
+        if (order == 0) return &qn_templates[middle];
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
     }
     return NULL;
 }
 
+static bool is_done(const expansion *e, const char *path)
+{
+    for (size_t i = 0; i < e->done_count; i++) {
+        if (!strcmp(e->done[i], path)) return true;
+    }
+    return false;
+}
+
 static bool exists(const expansion *e, const char *path)
 {
+    if (is_done(e, path)) return true;
     if (!e->dir) return find_embedded(path) != NULL;
     qn_text full = QN_TEXT_INIT;
     qn_text_putf(&full, "%s/%s", e->dir, path);
@@ -77,19 +93,26 @@ static bool exists(const expansion *e, const char *path)
     return found;
 }
 
-static quern_status read_template(const expansion *e, const char *path, qn_text *content)
+// A file's bytes: an embedded one's as they lie, another's in *content.
+typedef struct span {
+    const char *bytes;
+    size_t length;
+} span;
+
+static quern_status read_template(const expansion *e, const char *path, qn_text *content, span *file)
 {
     if (!e->dir) {
         const qn_template *found = find_embedded(path);
         if (!found) return bad(e, "there is no such file", path);
-        qn_text_put(content, found->bytes, found->length);
-        return qn_text_check(content);
+        *file = (span){(const char *)found->bytes, found->length};
+        return QUERN_OK;
     }
     qn_text full = QN_TEXT_INIT;
     qn_text_putf(&full, "%s/%s", e->dir, path);
     quern_status status = qn_text_check(&full);
     if (status == QUERN_OK && qn_file_read(full.bytes, content) != QUERN_OK) status = bad(e, quern_message(), path);
     qn_text_fini(&full);
+    *file = (span){qn_text_string(content), content->length};
     return status;
 }
 
@@ -157,12 +180,37 @@ static void put_line_directive(const expansion *e, size_t line, const char *path
     if (e->line_info) qn_text_putf(e->text, "#line %zu \"/quern/%s\"\n", line, path);
 }
 
-static quern_status put_lines(expansion *e, const char *path, const qn_text *content)
+static size_t lines_in(const char *at, const char *end)
 {
-    const char *at = qn_text_string(content), *end = at + content->length;
+    size_t count = 0;
+    while ((at = memchr(at, '\n', (size_t)(end - at)))) count++, at++;
+    return count;
+}
+
+// Where the next line begins whose first letter is '#'; `end` when there is none. at begins a line.
+static const char *next_directive(const char *at, const char *end)
+{
+    for (const char *mark = at; (mark = memchr(mark, '#', (size_t)(end - mark))); mark++) {
+        const char *start = mark;
+        while (start > at && (start[-1] == ' ' || start[-1] == '\t' || start[-1] == '\r')) start--;
+        if (start == at || start[-1] == '\n') return start;
+    }
+    return end;
+}
+
+// Everything up to the next directive is put at once.
+static quern_status put_lines(expansion *e, const char *path, span file)
+{
+    const char *at = file.bytes, *end = at + file.length;
+    size_t line = 1;
 
     put_line_directive(e, 1, path);
-    for (size_t line = 1; at < end; line++) {
+    while (at < end) {
+        const char *before = at;
+        at = next_directive(at, end);
+        qn_text_put(e->text, before, (size_t)(at - before));
+        if (e->line_info) line += lines_in(before, at);
+        if (at == end) break;
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         size_t length = (size_t)((newline ? newline : end) - at), rest = 0;
         switch (classify(at, length, &rest)) {
@@ -178,22 +226,18 @@ static quern_status put_lines(expansion *e, const char *path, const qn_text *con
             qn_text_put(e->text, "\n", 1);
             break;
         }
+        line++;
         at += length + (newline != NULL);
     }
+    if (file.length && e->text->length && !e->text->failed && e->text->bytes[e->text->length - 1] != '\n')
+        qn_text_put(e->text, "\n", 1); // the last line had no end
     return QUERN_OK;
-}
-
-static bool is_done(const expansion *e, const char *path)
-{
-    for (size_t i = 0; i < e->done_count; i++) {
-        if (!strcmp(e->done[i], path)) return true;
-    }
-    return false;
 }
 
 static quern_status put_file(expansion *e, const char *path)
 {
     qn_text content = QN_TEXT_INIT;
+    span file;
 
     for (size_t i = 0; i < e->depth; i++) {
         if (!strcmp(e->open[i], path)) return bad(e, "the includes go round in a circle", path);
@@ -201,11 +245,11 @@ static quern_status put_file(expansion *e, const char *path)
     if (is_done(e, path)) return QUERN_OK;
     if (e->done_count == MAX_FILES || e->depth == MAX_DEPTH)
         return bad(e, "too many files, or includes too deep", path);
-    QN_TRY(read_template(e, path, &content));
+    QN_TRY(read_template(e, path, &content, &file));
     strcpy(e->done[e->done_count], path); // every path comes from join, which bounds it
     e->open[e->depth++] = e->done[e->done_count++];
-    quern_status status = memchr(qn_text_string(&content), 0, content.length) ? bad(e, "it holds a zero byte", path)
-                                                                              : put_lines(e, path, &content);
+    bool has_zero = file.length && memchr(file.bytes, 0, file.length);
+    quern_status status = has_zero ? bad(e, "it holds a zero byte", path) : put_lines(e, path, file);
     e->depth--;
     qn_text_fini(&content);
     return status;

@@ -66,6 +66,11 @@ bool qn_tensor_is_given(const qn_family *family, const quern_spec *spec, const q
     return !tensor->flag || qn_spec_number(family, spec, tensor->flag) != 0;
 }
 
+const char *qn_stride_axis(const qn_tensor *tensor, size_t axis)
+{
+    return tensor->stride_axes[axis] ? tensor->stride_axes[axis] : tensor->axes[axis];
+}
+
 quern_dtype qn_tensor_dtype(const qn_family *family, const quern_spec *spec, const qn_tensor *tensor)
 {
     if (tensor->dtype != QUERN_DTYPE_NONE || !tensor->dtype_field) return tensor->dtype;
@@ -81,28 +86,34 @@ static int64_t int_at(const void *structure, size_t offset)
     return value;
 }
 
+quern_status qn_wrong_family(const char *what, const char *family, const quern_args *args)
+{
+    return qn_fail(QUERN_WRONG_FAMILY, "the %s is of %s, the arguments are of %s", what, family,
+                   args->family ? args->family : "no family (start from the INIT macro)");
+}
+
 static quern_status check_structure(const qn_family *family, const quern_args *args)
 {
     if (!args) return qn_fail(QUERN_MISSING_ARGUMENT, "args is NULL");
-    if (!args->family || (args->family != family->name && strcmp(args->family, family->name))) {
-        return qn_fail(QUERN_WRONG_FAMILY, "the arguments are of family '%s', the op is of '%s'",
-                       args->family ? args->family : "", family->name);
-    }
+    if (!args->family || (args->family != family->name && strcmp(args->family, family->name)))
+        return qn_wrong_family("spec", family->name, args);
     if (args->size >= family->args_bytes) return QUERN_OK;
     return qn_fail(QUERN_BAD_ARGUMENT,
                    "%s arguments: their size is %zu, and %zu is expected; start from the ARGS_INIT macro", family->name,
                    args->size, family->args_bytes);
 }
 
+static quern_status check_size(const qn_field *size, int64_t value)
+{
+    if (value >= size->min && value <= size->max) return QUERN_OK;
+    return qn_fail(QUERN_BAD_SIZE, "%s = %lld: allowed are %lld … %lld", size->name, (long long)value,
+                   (long long)size->min, (long long)size->max);
+}
+
 static quern_status check_sizes(const qn_family *family, const quern_args *args)
 {
-    for (size_t i = 0; i < family->size_count; i++) {
-        const qn_field *size = &family->sizes[i];
-        int64_t value = int_at(args, family->size_args_offset[i]);
-        if (value >= size->min && value <= size->max) continue;
-        return qn_fail(QUERN_BAD_SIZE, "%s = %lld: allowed are %lld … %lld", size->name, (long long)value,
-                       (long long)size->min, (long long)size->max);
-    }
+    for (size_t i = 0; i < family->size_count; i++)
+        QN_TRY(check_size(&family->sizes[i], int_at(args, family->size_args_offset[i])));
     return QUERN_OK;
 }
 
@@ -110,10 +121,10 @@ static quern_status bad_stride(const qn_tensor *tensor, size_t axis, int64_t str
 {
     if (stride >= least) {
         return qn_fail(QUERN_BAD_STRIDE, "%s_stride_%s = %lld: the tensor would not fit into memory", tensor->name,
-                       tensor->axes[axis], (long long)stride);
+                       qn_stride_axis(tensor, axis), (long long)stride);
     }
     return qn_fail(QUERN_BAD_STRIDE, "%s_stride_%s = %lld: it must be 0 (packed) or at least %lld, in elements",
-                   tensor->name, tensor->axes[axis], (long long)stride, (long long)least);
+                   tensor->name, qn_stride_axis(tensor, axis), (long long)stride, (long long)least);
 }
 
 // How long an axis is.
@@ -220,4 +231,13 @@ quern_status qn_check_args(const qn_family *family, const quern_spec *spec, cons
     const qn_args_layout *layout = qn_args_layout_of(family, &scratch);
     for (size_t i = 0; i < family->tensor_count; i++) QN_TRY(check_tensor(&layout->tensor[i], spec, args));
     return QUERN_OK;
+}
+
+quern_status qn_check_rows(const qn_family *family, const quern_spec *spec, const quern_args *args, bool *empty)
+{
+    int64_t rows = int_at(args, family->size_args_offset[0]);
+
+    QN_TRY(check_size(&family->sizes[0], rows));
+    *empty = rows == 0;
+    return *empty ? QUERN_OK : qn_check_args(family, spec, args);
 }

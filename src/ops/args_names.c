@@ -27,7 +27,7 @@ static bool find_in_tensor(const qn_tensor *tensor, const char *name, slot *foun
         return true;
     }
     for (size_t axis = 0; tensor->axes[axis] && tensor->axes[axis + 1]; axis++) {
-        if (!is_stride(name, tensor, tensor->axes[axis])) continue;
+        if (!is_stride(name, tensor, qn_stride_axis(tensor, axis))) continue;
         *found = (slot){tensor->stride_offset[axis], false};
         return true;
     }
@@ -58,7 +58,7 @@ static quern_status unknown_argument(const qn_family *family, const char *name)
         const qn_tensor *tensor = &family->tensors[i];
         qn_text_putf(&known, "%s, ", tensor->name);
         for (size_t axis = 0; tensor->axes[axis] && tensor->axes[axis + 1]; axis++) {
-            qn_text_putf(&known, "%s_stride_%s, ", tensor->name, tensor->axes[axis]);
+            qn_text_putf(&known, "%s_stride_%s, ", tensor->name, qn_stride_axis(tensor, axis));
         }
     }
     qn_text_puts(&known, "workspace, workspace_bytes");

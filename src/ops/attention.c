@@ -37,10 +37,12 @@ static const qn_name layout_names[] = {
     {                                                                                                                  \
         .name = #field, .type = QN_ENUM, .offset = AT(field), .names = (list), .initial = (start), .doc = (text)       \
     }
-#define REAL(field, text)                                                                                              \
+#define REAL(field, range, text)                                                                                       \
     {                                                                                                                  \
-        .name = #field, .type = QN_REAL, .offset = AT(field), .doc = (text)                                            \
+        .name = #field, .type = QN_REAL, .offset = AT(field), .allowed = (range), .doc = (text)                        \
     }
+#define SCALE_RANGE   "0, or 1.2e-38 to 1e30 of either sign"
+#define SOFTCAP_RANGE "0, or 1e-30 to 1e30"
 static const qn_field fields[] = {
     NUMBER(d, 8, 576, 64, "head_dim of q and k, a multiple of 8"),
     NUMBER(dv, 0, 512, 0, "head_dim of v and out, a multiple of 8; 0: d"),
@@ -49,8 +51,8 @@ static const qn_field fields[] = {
     FLAG(causal, "1: no key after the query's own position, which is i + Sk - Sq"),
     NUMBER(window_left, -1, INT64_MAX, -1, "keys before the query's position that it sees beside it; -1: all"),
     NUMBER(window_right, -1, INT64_MAX, -1, "keys after the query's position that it sees beside it; -1: all"),
-    REAL(scale, "of q · k; 0: 1 / sqrt(d)"),
-    REAL(softcap, "scores become softcap · tanh(score / softcap); 0: none"),
+    REAL(scale, SCALE_RANGE, "of q · k; 0: 1 / sqrt(d)"),
+    REAL(softcap, SOFTCAP_RANGE, "scores become softcap · tanh(score / softcap); 0: none"),
     FLAG(sink, "1: a sink for each query head is given"),
     FLAG(kv_alias, "1: v is the first dv elements of k"),
     NUMBER(page, 0, 256, 0, "paged: positions a page, a multiple of 16 from 16 on"),
@@ -101,11 +103,12 @@ enum {
 #define TENSOR4(tensor, way, by, values, a, b, c, e, text)                                                             \
     .name = #tensor, .direction = way, .axes = {a, b, c, e}, .dtype_field = "in", .choice = by, .choices = (values),   \
     .any_order = true, .pointer_offset = AT(tensor),                                                                   \
-    .stride_offset = {AT(tensor##_stride_B), AT(tensor##_stride_S), AT(tensor##_stride_H)}, .doc = (text)
+    .stride_offset = {AT(tensor##_stride_B), AT(tensor##_stride_S), AT(tensor##_stride_H)},                            \
+    .stride_axes = {"B", "S", "H"}, .doc = (text)
 #define TENSOR3(tensor, way, by, values, a, b, c, text)                                                                \
     .name = #tensor, .direction = way, .axes = {a, b, c}, .dtype_field = "in", .choice = by, .choices = (values),      \
     .any_order = true, .pointer_offset = AT(tensor), .stride_offset = {AT(tensor##_stride_S), AT(tensor##_stride_H)},  \
-    .doc = (text)
+    .stride_axes = {"S", "H"}, .doc = (text)
 #define BOUNDS(tensor, with, by, values, axis, text)                                                                   \
     .name = #tensor, .direction = QN_INPUT, .axes = {axis}, .dtype = QUERN_I32, .flag = with, .choice = by,            \
     .choices = (values), .pointer_offset = AT(tensor), .doc = (text)
@@ -148,6 +151,7 @@ static const qn_tensor tensors[] = {
      .choices = NO,
      .pointer_offset = AT(lse),
      .stride_offset = {AT(lse_stride_B), AT(lse_stride_S)},
+     .stride_axes = {"B", "S"},
      .doc = "natural log of the sum of e^score, without the sink"},
     {.name = "lse",
      .direction = QN_OUTPUT,
@@ -158,6 +162,7 @@ static const qn_tensor tensors[] = {
      .choices = YES,
      .pointer_offset = AT(lse),
      .stride_offset = {AT(lse_stride_S)},
+     .stride_axes = {"S"},
      .doc = "the same, as q"},
 };
 #undef TENSOR4
@@ -184,10 +189,9 @@ static quern_status check_reals(const spec_t *s)
 {
     double scale = fabs(s->scale), cap = s->softcap;
     if (scale != 0 && (scale < FLT_MIN || scale > 1e30))
-        return qn_fail(QUERN_BAD_VALUE, "scale = %g: it must be 0 (1 / sqrt(d)) or 1.2e-38 … 1e30 of either sign",
-                       s->scale);
+        return qn_fail(QUERN_BAD_VALUE, "scale = %g: allowed: " SCALE_RANGE " (0: 1 / sqrt(d))", s->scale);
     if (cap != 0 && (cap < 1e-30 || cap > 1e30))
-        return qn_fail(QUERN_BAD_VALUE, "softcap = %g: it must be 0 (none) or 1e-30 … 1e30", cap);
+        return qn_fail(QUERN_BAD_VALUE, "softcap = %g: allowed: " SOFTCAP_RANGE " (0: none)", cap);
     if (cap != 0 && scale / cap > FLT_MAX)
         return qn_fail(QUERN_BAD_VALUE, "scale = %g with softcap = %g: their quotient is %g, at most 3.4e38", s->scale,
                        cap, scale / cap);
@@ -359,16 +363,31 @@ static int64_t split_keys(const spec_t *s, int64_t keys)
     return regimes[i].split;
 }
 
+static bool is_heads(const qn_config *c)
+{
+    return c->value[QN_ATTENTION_PLAN] == QN_ATTENTION_HEADS;
+}
+
+// Tiles that are likely, of sequences of few queries each.
+static int64_t usual_tiles(const qn_config *c, const sizes_t *n, const splits *r, int64_t packed)
+{
+    int64_t each = n->B ? ceil_div(n->Tq, n->B) : 0;
+    int64_t tiles = ceil_div((each ? each : 1) * packed, c->value[QN_ATTENTION_ROWS]);
+    return n->B * n->Hkv * (tiles < r->tiles ? tiles : r->tiles);
+}
+
 static splits splits_of(const spec_t *s, const qn_config *c, const sizes_t *n)
 {
-    int64_t keys = most_keys(s, n), queries = ATTENTION_SPLIT_QUERIES;
+    int64_t keys = most_keys(s, n), queries = ATTENTION_SPLIT_QUERIES, packed = n->Hkv ? n->Hq / n->Hkv : 1;
     splits r = {.split = split_keys(s, keys)};
     if (!s->cu_q && n->Sq < queries) queries = n->Sq;
     if (s->cu_q && n->Tq < queries) queries = n->Tq;
+    r.tiles = ceil_div(queries * packed, c->value[QN_ATTENTION_ROWS]);
+    r.places = n->B * n->Hkv * r.tiles;
+    if (is_heads(c) && !s->kv_split && !s->batch_invariant)
+        r.split = qn_attention_heads_split(s, c, s->cu_q ? usual_tiles(c, n, &r, packed) : r.places, keys);
     r.most = ceil_div(keys, r.split);
     if (r.most < 1 || (!s->cu_q && n->Sq > ATTENTION_SPLIT_QUERIES)) r.most = 1;
-    r.tiles = ceil_div(queries * (n->Hkv ? n->Hq / n->Hkv : 1), c->value[QN_ATTENTION_ROWS]);
-    r.places = n->B * n->Hkv * r.tiles;
     return r;
 }
 
@@ -381,7 +400,8 @@ static int64_t place_bytes(const spec_t *s, const qn_config *c)
 // Whether keys are cut into splits.
 static bool is_cut(const qn_config *c)
 {
-    return c->value[QN_ATTENTION_PLAN] == QN_ATTENTION_DECODE || c->value[QN_ATTENTION_PLAN] == QN_ATTENTION_STREAM;
+    int plan = c->value[QN_ATTENTION_PLAN];
+    return plan == QN_ATTENTION_DECODE || plan == QN_ATTENTION_STREAM || plan == QN_ATTENTION_HEADS;
 }
 
 // For all launches up to these sizes: also those of fewer keys, which may be cut more often, and of fewer queries.
@@ -392,9 +412,16 @@ static size_t workspace(const quern_spec *base, const qn_config *config, const v
     if (!is_cut(config)) return 0;
     if (n.Sq > ATTENTION_SPLIT_QUERIES) n.Sq = ATTENTION_SPLIT_QUERIES;
     splits r = splits_of(s, config, &n);
+    int64_t keys = most_keys(s, &n), parts;
+    if (is_heads(config) && !s->kv_split && !s->batch_invariant) {
+        if (keys <= QN_ATTENTION_HEADS_SPLIT) return 0;
+        parts = s->cu_q ? r.tiles * qn_attention_heads_parts(s, config, n.B * n.Hkv)
+                        : qn_attention_heads_parts(s, config, r.places);
+        return (size_t)(ATTENTION_TICKETS * 4 + parts * place_bytes(s, config));
+    }
     for (size_t i = 0; i + 1 < QN_COUNT(regimes); i++) {
         int64_t most = regimes[i].keys / regimes[i].split;
-        if (!s->kv_split && !s->batch_invariant && most_keys(s, &n) > regimes[i].keys && most > r.most) r.most = most;
+        if (!s->kv_split && !s->batch_invariant && keys > regimes[i].keys && most > r.most) r.most = most;
     }
     if (r.most <= 1) return 0;
     return (size_t)(ATTENTION_TICKETS * 4 + r.places * r.most * place_bytes(s, config));
@@ -474,19 +501,49 @@ static int64_t constant_of(const qn_kernel_plan *k, const char *name)
     return k->constants[i].value;
 }
 
-// CTAs that share a tile's splits: as many as take least time, a split being so many blocks and a start and an end a few
-// more. No bit of the results depends on it.
+// CTAs that share a tile's splits, of one to four waves of them: those that take least time, a split being so many blocks
+// and a start and an end a few more. No bit of the results depends on it.
 static int split_ctas(const qn_config *c, const qn_device_limits *limits, const splits *r, int64_t tiles)
 {
-    enum { MOST = 256, START_AND_END = 6 };
+    enum { WAVES = 4, START_AND_END = 6 };
     int64_t room = (int64_t)limits->sm_count * c->value[QN_ATTENTION_CTAS], best = INT64_MAX;
-    int64_t most = r->most < MOST ? r->most : MOST, blocks = r->split / c->value[QN_ATTENTION_KEYS];
+    int64_t blocks = r->split / c->value[QN_ATTENTION_KEYS];
     int ctas = 1;
-    for (int64_t n = 1; n <= most && r->places <= ATTENTION_TICKETS; n++) {
+    for (int64_t waves = 1; waves <= WAVES && r->most > 1 && r->places <= ATTENTION_TICKETS; waves++) {
+        int64_t n = waves * room / tiles;
+        n = n < 1 ? 1 : n > r->most ? r->most : n;
         int64_t time = ceil_div(tiles * n, room) * (ceil_div(r->most, n) * blocks + START_AND_END);
         if (time < best) best = time, ctas = (int)n;
+        if (n == r->most) break;
     }
     return ctas;
+}
+
+// cut: the configuration that says where; tiles: the one whose rows and keys these are, which has no more memory.
+static void set_splits(const spec_t *s, const qn_config *cut, const qn_config *tiles, const qn_device_limits *limits,
+                       const args_t *a, const sizes_t *n, attention_params *p, qn_launch *out)
+{
+    enum { MOST_CTAS = 32768 }; // of a grid's second axis
+    splits r = splits_of(s, tiles, n), by = splits_of(s, cut, n);
+    r.split = by.split, r.most = by.most;
+    p->split = (int)r.split, p->split_tiles = (int)r.tiles, p->split_most = (int)r.most;
+    p->workspace = r.most > 1 ? a->workspace : NULL;
+    p->split_ctas = is_heads(tiles) ? (int)(r.most < MOST_CTAS ? r.most : MOST_CTAS)
+                                    : split_ctas(tiles, limits, &r, (int64_t)out->grid[0]);
+    out->grid[1] = (uint32_t)p->split_ctas;
+}
+
+// The last stage of a plan that loads by TMA is for what TMA can't load, in tiles and splits of its own.
+static void set_last_stage(const spec_t *s, const qn_config *c, const qn_plan *made, const qn_device_limits *limits,
+                           const args_t *a, const sizes_t *n, attention_params *p, qn_launch *out)
+{
+    const qn_kernel_plan *k = &made->stage[made->stage_count - 1];
+    qn_config tiles = {{0}};
+    tiles.value[QN_ATTENTION_PLAN] = is_cut(c) ? QN_ATTENTION_DECODE : QN_ATTENTION_PREFILL;
+    tiles.value[QN_ATTENTION_ROWS] = (int32_t)constant_of(k, "ROWS");
+    tiles.value[QN_ATTENTION_KEYS] = (int32_t)constant_of(k, "KEYS"), tiles.value[QN_ATTENTION_CTAS] = k->min_ctas;
+    set_tiles(s, a, tiles.value[QN_ATTENTION_ROWS], p, out);
+    if (is_cut(c)) set_splits(s, c, &tiles, limits, a, n, p, out);
 }
 
 static void launch(const quern_spec *base, const qn_config *config, const qn_plan *made, const qn_device_limits *limits,
@@ -494,30 +551,32 @@ static void launch(const quern_spec *base, const qn_config *config, const qn_pla
 {
     const spec_t *s = (const spec_t *)base;
     const args_t *a = (const args_t *)base_args;
-    bool decode = is_cut(config);
-    bool wgmma = config->value[QN_ATTENTION_PLAN] == QN_ATTENTION_WGMMA;
-    int64_t rows = config->value[QN_ATTENTION_ROWS];
+    bool is_last = stage + 1 == made->stage_count, maps = made->stage_count > 1;
     attention_params p;
     sizes_t n;
     memset(&p, 0, sizeof p);
-    sizes_of(base_args, &n);
     fill_tensors(s, a, &p);
+    sizes_of(base_args, &n);
     fill_numbers(s, a, &n, &p);
-    p.pack = decode ? (int)(a->Hq / a->Hkv) : 1;
-    set_tiles(s, a, rows, &p, out);
-    if (decode) {
-        splits r = splits_of(s, config, &n);
-        p.split = (int)r.split, p.split_tiles = (int)r.tiles, p.split_most = (int)r.most;
-        p.split_ctas = split_ctas(config, limits, &r, (int64_t)out->grid[0]);
-        p.workspace = r.most > 1 ? a->workspace : NULL;
-        out->grid[1] = (uint32_t)p.split_ctas;
+    out->skip = maps && qn_attention_is_mapped(s, limits->driver, &p, a->pages) == is_last;
+    if (out->skip) return;
+    p.pack = is_cut(config) ? (int)(a->Hq / a->Hkv) : 1;
+    if (maps && is_last) {
+        set_last_stage(s, config, made, limits, a, &n, &p, out);
+    } else {
+        set_tiles(s, a, config->value[QN_ATTENTION_ROWS], &p, out);
+        if (is_cut(config)) set_splits(s, config, config, limits, a, &n, &p, out);
     }
-    out->skip = false;
-    if (wgmma) { // the second stage is for what the first can't take, and has other tiles
-        bool mapped = qn_attention_wgmma_launch(s, config, limits, &p, s->cu_q ? a->Tq : a->Sq, a->pages, out);
-        out->skip = mapped == (stage == 1);
-        if (stage == 0 || out->skip) return;
-        set_tiles(s, a, constant_of(&made->stage[1], "ROWS"), &p, out);
+    if (is_heads(config) && stage == 1) { // the merge
+        out->skip = p.split_most == 1;
+        out->grid[1] = (uint32_t)qn_attention_heads_merge_ctas(s, (int64_t)out->grid[0]);
+    }
+    if (maps && stage == 0) {
+        bool fine = is_heads(config)
+                        ? qn_attention_heads_launch(s, config, limits, &p, a->pages, out)
+                        : qn_attention_wgmma_launch(s, config, limits, &p, s->cu_q ? a->Tq : a->Sq, a->pages, out);
+        if (!fine) out->grid[0] = 0; // not expected: the launch then fails and says so
+        return;
     }
     memcpy(out->params, &p, sizeof p);
 }

@@ -7,7 +7,7 @@
 #include "ops/family.h"
 
 // Plans are numbered for ever: tables of tuning results name them.
-enum { QN_ATTENTION_PREFILL = 1, QN_ATTENTION_DECODE, QN_ATTENTION_WGMMA, QN_ATTENTION_STREAM };
+enum { QN_ATTENTION_PREFILL = 1, QN_ATTENTION_DECODE, QN_ATTENTION_WGMMA, QN_ATTENTION_STREAM, QN_ATTENTION_HEADS };
 
 // rows: queries (times packed heads) a CTA; keys: of a block; warps: over the rows (stream: over the keys); columns: warps that share a row's keys
 // and output columns; slots: blocks of K or V in shared memory; ctas: an SM.
@@ -49,9 +49,43 @@ int qn_attention_stream_threads(const qn_config *config);
 // False: none of its blocks serves the spec.
 bool qn_attention_stream_choose(const quern_spec *spec, const qn_arch *arch, int rows, qn_config *config);
 
-// ---- plan=wgmma (attention_wgmma.c)
+// ---- tensors for TMA (attention_maps.c)
 
 struct attention_params;
+struct attention_map;
+struct qn_driver;
+// Whether TMA can load q, k and v, and rows of out begin at multiples of 16 bytes. pages: of k and v.
+bool qn_attention_is_mapped(const quern_attention_spec *spec, const struct qn_driver *driver,
+                            const struct attention_params *params, int64_t pages);
+// Boxes of 64 columns and so many rows. False: the driver refused.
+bool qn_attention_map_queries(const quern_attention_spec *spec, const struct qn_driver *driver,
+                              const struct attention_params *params, int64_t queries, int rows,
+                              struct attention_map *map);
+bool qn_attention_map_keys(const quern_attention_spec *spec, const struct qn_driver *driver,
+                           const struct attention_params *params, int64_t pages, bool values, int rows,
+                           struct attention_map *map);
+
+// ---- plan=heads (attention_heads.c)
+
+quern_status qn_attention_heads_check(const quern_attention_spec *spec, const qn_arch *arch, const qn_config *config);
+int qn_attention_heads_shared(const quern_attention_spec *spec, const qn_config *config);
+int qn_attention_heads_registers(const quern_attention_spec *spec, const qn_config *config);
+int qn_attention_heads_threads(const qn_config *config);
+int qn_attention_heads_box(const quern_attention_spec *spec, const qn_config *config);
+bool qn_attention_heads_choose(const quern_spec *spec, const qn_arch *arch, qn_config *config);
+// Keys a split for so many tiles, and the most parts that launches of at most so many tiles have.
+enum { QN_ATTENTION_HEADS_SPLIT = 256 }; // the least
+int64_t qn_attention_heads_split(const quern_attention_spec *spec, const qn_config *config, int64_t tiles,
+                                 int64_t keys);
+int64_t qn_attention_heads_parts(const quern_attention_spec *spec, const qn_config *config, int64_t tiles);
+int qn_attention_heads_merge_ctas(const quern_attention_spec *spec, int64_t tiles);
+// Fills the parameters of the first stage. False: the driver refused a map.
+bool qn_attention_heads_launch(const quern_attention_spec *spec, const qn_config *config,
+                               const qn_device_limits *limits, const struct attention_params *params, int64_t pages,
+                               qn_launch *out);
+
+// ---- plan=wgmma (attention_wgmma.c)
+
 quern_status qn_attention_wgmma_check(const quern_attention_spec *spec, const qn_arch *arch, const qn_config *config);
 int qn_attention_wgmma_shared(const quern_attention_spec *spec, const qn_config *config);
 int qn_attention_wgmma_registers(const quern_attention_spec *spec, const qn_config *config);
@@ -59,8 +93,8 @@ int qn_attention_wgmma_threads(const qn_config *config);
 const char *qn_attention_wgmma_template(const qn_config *config);
 // False: none of its tiles serves the spec.
 bool qn_attention_wgmma_choose(const quern_attention_spec *spec, const qn_arch *arch, qn_config *config);
-// Fills the parameters, from those of every attention kernel and from out->grid, which is that of the plan "prefill" with
-// these rows. queries: positions of q; pages: of k and v. False: the tensors' addresses or strides do not allow it.
+// Fills the parameters of the first stage, from those of every attention kernel and from out->grid, which is that of the
+// plan "prefill" with these rows. queries: positions of q; pages: of k and v. False: the driver refused a map.
 bool qn_attention_wgmma_launch(const quern_attention_spec *spec, const qn_config *config,
                                const qn_device_limits *limits, const struct attention_params *params, int64_t queries,
                                int64_t pages, qn_launch *out);

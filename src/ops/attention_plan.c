@@ -4,6 +4,7 @@
 //
 //   prefill  a CTA a tile of queries of one head; all keys in turn (prefill.cu)
 //   decode   a CTA a tile of queries of all heads of a KV head, and some splits of its keys; the last merges (decode.cu)
+//   heads    the same for more rows, by wgmma (decode_heads.cu, merge.cu; attention_heads.c)
 //   stream   the same for at most 16 rows, each warp with keys of its own (decode_stream.cu; attention_stream.c)
 //
 // A CTA has warps × columns warps. Those of one row share its scores by keys and its output by columns, so that
@@ -11,21 +12,20 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "attention/args_wgmma.h"
+#include "attention/args_heads.h"
 #include "ops/attention.h"
 
 typedef quern_attention_spec spec_t;
 
-static const qn_name plan_names[] = {{"prefill", QN_ATTENTION_PREFILL},
-                                     {"decode", QN_ATTENTION_DECODE},
-                                     {"wgmma", QN_ATTENTION_WGMMA},
-                                     {"stream", QN_ATTENTION_STREAM},
-                                     {NULL, 0}};
+static const qn_name plan_names[] = {{"prefill", QN_ATTENTION_PREFILL}, {"decode", QN_ATTENTION_DECODE},
+                                     {"wgmma", QN_ATTENTION_WGMMA},     {"stream", QN_ATTENTION_STREAM},
+                                     {"heads", QN_ATTENTION_HEADS},     {NULL, 0}};
 
 const qn_knob qn_attention_knobs[QN_ATTENTION_KNOBS] = {
     [QN_ATTENTION_PLAN] = {"plan",
-                           {QN_ATTENTION_PREFILL, QN_ATTENTION_DECODE, QN_ATTENTION_WGMMA, QN_ATTENTION_STREAM},
-                           4,
+                           {QN_ATTENTION_PREFILL, QN_ATTENTION_DECODE, QN_ATTENTION_WGMMA, QN_ATTENTION_STREAM,
+                            QN_ATTENTION_HEADS},
+                           5,
                            plan_names,
                            "which kernel"},
     [QN_ATTENTION_ROWS] =
@@ -101,6 +101,11 @@ static bool is_wgmma(const qn_config *c)
     return value_of(c, QN_ATTENTION_PLAN) == QN_ATTENTION_WGMMA;
 }
 
+static bool is_heads(const qn_config *c)
+{
+    return value_of(c, QN_ATTENTION_PLAN) == QN_ATTENTION_HEADS;
+}
+
 static bool is_stream(const qn_config *c)
 {
     return value_of(c, QN_ATTENTION_PLAN) == QN_ATTENTION_STREAM;
@@ -113,6 +118,12 @@ qn_attention_budget qn_attention_budget_of(const spec_t *s, const qn_arch *arch,
             .threads = qn_attention_wgmma_threads(c),
             .registers = qn_attention_wgmma_registers(s, c),
             .shared_bytes = qn_attention_wgmma_shared(s, c),
+        };
+    if (is_heads(c))
+        return (qn_attention_budget){
+            .threads = qn_attention_heads_threads(c),
+            .registers = qn_attention_heads_registers(s, c),
+            .shared_bytes = qn_attention_heads_shared(s, c),
         };
     bool stream = is_stream(c);
     return (qn_attention_budget){
@@ -196,6 +207,7 @@ static void write_entry(const spec_t *s, const qn_config *c, char *entry)
              s->lse ? "_lse" : "", s->page && s->cu_q ? "_ragged" : "",
              is_wgmma(c)                                             ? "wgmma"
              : is_stream(c)                                          ? "stream"
+             : is_heads(c)                                           ? "heads"
              : value_of(c, QN_ATTENTION_PLAN) == QN_ATTENTION_DECODE ? "decode"
                                                                      : "prefill");
 }
@@ -254,9 +266,43 @@ static quern_status plan_wgmma(const quern_spec *base, const qn_arch *arch, cons
     return QUERN_OK;
 }
 
+// The plan "heads": the kernel, the merge of its splits, and the one that serves arguments that TMA can't load.
+static void choose_tiles(const quern_spec *base, const qn_arch *arch, bool few, qn_config *c);
+static quern_status plan_heads(const quern_spec *base, const qn_arch *arch, const qn_config *c, qn_plan *out)
+{
+    const spec_t *s = (const spec_t *)base;
+    qn_plan made, other;
+    qn_config tiles;
+    QN_TRY(qn_attention_heads_check(s, arch, c));
+    choose_tiles(base, arch, false, &tiles);
+    QN_TRY(qn_attention_plan(base, arch, &tiles, &other));
+    memset(&made, 0, sizeof made);
+    made.stage_count = 3;
+    made.stage[2] = other.stage[0];
+    for (int i = 0; i < 2; i++) {
+        qn_kernel_plan *k = &made.stage[i];
+        k->template_path = i ? "attention/merge.cu" : "attention/decode_heads.cu";
+        k->threads = i ? 256 : qn_attention_heads_threads(c);
+        k->min_ctas = i ? 2 : value_of(c, QN_ATTENTION_CTAS), k->cluster = 1;
+        k->dynamic_shared = i ? 0 : qn_attention_heads_shared(s, c);
+        k->params_bytes = i ? sizeof(attention_params) : sizeof(attention_heads_params);
+        k->overlaps = i;
+        write_entry(s, c, k->entry);
+        add_spec_constants(s, k);
+        add_tile_constants(c, k);
+    }
+    qn_plan_constant(&made.stage[0], "BOX", qn_attention_heads_box(s, c));
+    snprintf(made.stage[1].entry + strlen(made.stage[1].entry), 8, "_merge");
+    made.stage[0].serves = "rows at multiples of 16 bytes", made.stage[1].serves = "more than one split of these";
+    made.stage[2].serves = "rows at other addresses";
+    *out = made;
+    return QUERN_OK;
+}
+
 quern_status qn_attention_plan(const quern_spec *base, const qn_arch *arch, const qn_config *c, qn_plan *out)
 {
     if (is_wgmma(c)) return plan_wgmma(base, arch, c, out);
+    if (is_heads(c)) return plan_heads(base, arch, c, out);
 
     const spec_t *s = (const spec_t *)base;
     qn_plan made;
@@ -337,15 +383,22 @@ static void choose_prefill(const quern_spec *base, const qn_arch *arch, qn_confi
     choose_of(base, arch, prefill_tiles, prefill_occupancy, QN_COUNT(prefill_occupancy), c);
 }
 
+// Tiles by mma.sync, on every target.
+static void choose_tiles(const quern_spec *base, const qn_arch *arch, bool few, qn_config *c)
+{
+    memset(c, 0, sizeof *c);
+    c->value[QN_ATTENTION_PLAN] = QN_ATTENTION_DECODE;
+    choose_of(base, arch, few ? decode_16_tiles : decode_64_tiles, decode_occupancy, QN_COUNT(decode_occupancy), c);
+}
+
 // With batch_invariant one tile serves all: of 64 rows, which neither few nor many queries waste too much of.
 static void choose_decode(const quern_spec *base, const qn_arch *arch, size_t bucket, qn_config *c)
 {
     bool invariant = ((const spec_t *)base)->batch_invariant;
     int few = invariant ? 0 : bucket == QN_ATTENTION_DECODE_8 ? 8 : bucket == QN_ATTENTION_DECODE_16 ? 16 : 0;
-    if (few && qn_attention_stream_choose(base, arch, few, c)) return;
-    memset(c, 0, sizeof *c);
-    c->value[QN_ATTENTION_PLAN] = QN_ATTENTION_DECODE;
-    choose_of(base, arch, few ? decode_16_tiles : decode_64_tiles, decode_occupancy, QN_COUNT(decode_occupancy), c);
+    if (few ? qn_attention_stream_choose(base, arch, few, c) : !invariant && qn_attention_heads_choose(base, arch, c))
+        return;
+    choose_tiles(base, arch, few > 0, c);
 }
 
 void qn_attention_choose(const quern_spec *base, const qn_arch *arch, size_t bucket, qn_config *c)

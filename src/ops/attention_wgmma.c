@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "attention/args_wgmma.h"
-#include "cuda/driver.h"
 #include "ops/attention.h"
 
 typedef quern_attention_spec spec_t;
@@ -144,51 +143,6 @@ bool qn_attention_wgmma_choose(const spec_t *s, const qn_arch *arch, qn_config *
 
 // ---- launch
 
-static bool is_mappable(const void *base, const attention_strides *s)
-{
-    uint64_t all = (uint64_t)(uintptr_t)base | 2 * (uint64_t)(s->batch | s->position | s->head);
-    const int64_t most = (int64_t)1 << 39; // elements of 2 bytes below 2^40 bytes
-    return all % 16 == 0 && s->batch < most && s->position < most && s->head < most;
-}
-
-typedef struct axes {
-    uint64_t column, position, head, batch;
-} axes;
-
-// False: the driver refused.
-static bool encode(const qn_driver *driver, const spec_t *s, const void *base, const attention_strides *stride,
-                   const axes *n, int rows, attention_map *map)
-{
-    const cuuint64_t dims[4] = {n->column, n->position, n->head, n->batch};
-    const cuuint64_t strides[3] = {2 * (uint64_t)stride->position, 2 * (uint64_t)stride->head,
-                                   2 * (uint64_t)stride->batch};
-    const cuuint32_t box[4] = {64, (cuuint32_t)rows, 1, 1}, steps[4] = {1, 1, 1, 1};
-    CUtensorMapDataType type = s->in == QUERN_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    return driver->cuTensorMapEncodeTiled((CUtensorMap *)(void *)map, type, 4, (void *)(uintptr_t)base, dims, strides,
-                                          box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                          CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                                          CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-}
-
-// What the tensors are to TMA. False: they can't be mapped, and the second stage is for them.
-static bool make_maps(const spec_t *s, const qn_config *c, const qn_driver *driver, attention_wgmma_params *w,
-                      int64_t queries, int64_t pages)
-{
-    const attention_params *p = &w->p;
-    bool paged = s->layout == QUERN_LAYOUT_PAGED;
-    uint64_t sequences = (uint64_t)p->B, keys = (uint64_t)(paged ? s->page : p->Sk);
-    uint64_t batches = paged ? (uint64_t)pages : s->layout == QUERN_LAYOUT_VARLEN ? 1 : sequences;
-    const axes q = {(uint64_t)s->d, (uint64_t)queries, (uint64_t)p->Hq, s->cu_q ? 1 : sequences};
-    const axes k = {(uint64_t)s->d, keys, (uint64_t)p->Hkv, batches};
-    const axes v = {(uint64_t)s->dv, keys, (uint64_t)p->Hkv, batches};
-    if (!driver || !keys || !batches || !is_mappable(p->q, &p->q_stride) || !is_mappable(p->k, &p->k_stride) ||
-        !is_mappable(p->v, &p->v_stride) || !is_mappable(p->out, &p->out_stride))
-        return false;
-    return encode(driver, s, p->q, &p->q_stride, &q, 64, &w->q) &&
-           encode(driver, s, p->k, &p->k_stride, &k, value_of(c, QN_ATTENTION_KEYS), &w->k) &&
-           encode(driver, s, p->v, &p->v_stride, &v, value_of(c, QN_ATTENTION_KEYS), &w->v);
-}
-
 // Whether CTAs stay and take one item after another: that saves their starts, but they drift apart, and with many keys of
 // many columns neighbours that read the same blocks at the same time are worth more.
 static bool stays(const spec_t *s, const attention_params *p)
@@ -211,7 +165,10 @@ bool qn_attention_wgmma_launch(const spec_t *s, const qn_config *c, const qn_dev
                                const attention_params *p, int64_t queries, int64_t pages, qn_launch *out)
 {
     attention_wgmma_params *w = (attention_wgmma_params *)(void *)out->params;
+    int keys = value_of(c, QN_ATTENTION_KEYS);
     w->p = *p;
     set_items(s, limits, w, out);
-    return make_maps(s, c, limits->driver, w, queries, pages);
+    return qn_attention_map_queries(s, limits->driver, p, queries, 64, &w->q) &&
+           qn_attention_map_keys(s, limits->driver, p, pages, false, keys, &w->k) &&
+           qn_attention_map_keys(s, limits->driver, p, pages, true, keys, &w->v);
 }

@@ -28,17 +28,32 @@ static void split(const qn_family *family, size_t bucket, parts *p)
     }
 }
 
-// "SIZE a..b" and "SIZE c..d" are "SIZE a..d". false: they are of two sizes.
+// "SIZE a" before a part's first number ends.
+static size_t begin_of(const char *part)
+{
+    const char *number = strchr(part, ' ');
+    return number ? (size_t)(number + 1 - part) + strspn(number + 1, "0123456789") : 0;
+}
+
+// Whether nothing stands after the range.
+static bool is_plain(const char *part)
+{
+    const char *end = part + begin_of(part);
+    if (!strncmp(end, "..", 2)) end += 2 + strspn(end + 2, "0123456789");
+    return end > part && (!*end || !strcmp(end, "…"));
+}
+
+// "SIZE a..b" and "SIZE c..d" are "SIZE a..d", and "SIZE a…" has whatever follows. false: they are of two sizes, or more than
+// ranges.
 static bool join(const char *from, const char *to, char *text, size_t bytes)
 {
-    const char *number = strrchr(from, ' ');
-    size_t size = number ? (size_t)(number + 1 - from) : 0;
-    const char *dots = strstr(to, ".."), *open = strstr(to, "…");
+    size_t begin = begin_of(from), size = strcspn(from, " ") + 1, end = begin_of(to);
     if (!strcmp(from, to)) return snprintf(text, bytes, "%s", from) > 0;
-    if (!size || strncmp(from, to, size) != 0) return false;
-    const char *end = open ? open : dots ? dots : to + size;
-    snprintf(text, bytes, "%.*s%.*s%s%s", (int)size, from, (int)strspn(from + size, "0123456789"), from + size,
-             open || dots ? "" : "..", end);
+    if (!is_plain(from) || strncmp(from, to, size) != 0) return false;
+    if (!strcmp(from + begin, "…")) return snprintf(text, bytes, "%s", from) > 0;
+    if (!is_plain(to)) return false;
+    bool one = !to[end]; // "SIZE c"
+    snprintf(text, bytes, "%.*s%s%s", (int)begin, from, one ? ".." : "", to + (one ? size : end));
     return true;
 }
 
@@ -65,14 +80,15 @@ void qn_buckets_name(const qn_family *family, size_t first, size_t last, char *t
     char joined[MOST_PARTS][NAME_BYTES];
     split(family, first, &from);
     split(family, last, &to);
-    bool all = first == 0 && last + 1 == family->bucket_count, ok = all || is_product(family, &from, &to);
-    size_t count = all ? 1 : from.count, used = 0;
-    for (size_t i = 0; i < count && ok; i++) ok = join(from.part[i], to.part[i], joined[i], sizeof joined[i]);
-    if (ok) {
-        for (size_t i = 0; i < count && used < bytes; i++)
-            used += (size_t)snprintf(text + used, bytes - used, "%s%s", i ? ", " : "", joined[i]);
+    if (first == 0 && first != last && last + 1 == family->bucket_count) { // all sizes
+        snprintf(text, bytes, "%.*s…", (int)begin_of(from.part[0]), from.part[0]);
         return;
     }
+    bool ok = is_product(family, &from, &to);
+    for (size_t i = 0; i < from.count && ok; i++) ok = join(from.part[i], to.part[i], joined[i], sizeof joined[i]);
+    for (size_t i = 0, used = 0; i < from.count && ok && used < bytes; i++)
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s", i ? ", " : "", joined[i]);
+    if (ok) return;
     char one[NAME_BYTES] = "", other[NAME_BYTES] = "";
     family->bucket_name(first, one, sizeof one);
     family->bucket_name(last, other, sizeof other);

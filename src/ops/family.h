@@ -36,6 +36,7 @@ typedef struct qn_field {
     int64_t min, max;     // QN_INT
     int64_t initial;      // default, integer types
     double real_initial;  // default, QN_REAL
+    const char *allowed;  // QN_REAL: its range in words, which the family's check keeps; NULL: any finite number
     const qn_name *names; // QN_ENUM: what is allowed, ends with name NULL
     const char *doc;      // one line
 } qn_field;
@@ -58,6 +59,8 @@ typedef struct qn_tensor {
     bool any_order;                    // outer axes may lie in memory in any order, if no two elements share a place
     size_t pointer_offset;             // in the argument structure
     size_t stride_offset[QN_MAX_RANK]; // of <name>_stride_<axis>, for each outer axis
+    const char
+        *stride_axes[QN_MAX_RANK]; // what <axis> is there, where one stride is of axes with several names; NULL: axes
     const char *doc;
 } qn_tensor;
 
@@ -151,7 +154,8 @@ typedef struct qn_family {
     // Launch path: checks sizes, pointers and strides (qn_check_args does the generic part); nothing to launch sets
     // *empty. Then the parameters of each stage.
     quern_status (*check_args)(const quern_spec *spec, const quern_args *args, bool *empty);
-    bool args_are_plain; // check_args asks for no more than qn_check_args, where the first size is not 0 (ops/args_glance.h)
+    bool args_are_plain;      // check_args asks for no more than qn_check_args, but that the first size is not 0
+    bool workspace_by_config; // a configuration needs a workspace at every size but 0, or at none
     void (*sizes_of)(const quern_args *args, void *sizes);
     void (*launch)(const quern_spec *spec, const qn_config *config, const qn_plan *plan, const qn_device_limits *limits,
                    const quern_args *args, size_t stage, qn_launch *launch);
@@ -200,8 +204,13 @@ void qn_buckets_name(const qn_family *family, size_t first, size_t last, char *t
 // Sizes in range (BAD_SIZE), strides of outer axes (BAD_STRIDE), nulls of tensors that the spec demands (MISSING_ARGUMENT),
 // alignment to the element (MISALIGNED). On the launch path.
 quern_status qn_check_args(const qn_family *family, const quern_spec *spec, const quern_args *args);
+// The same for a family whose first size counts rows: without any there is nothing to do, which asks for no pointers.
+quern_status qn_check_rows(const qn_family *family, const quern_spec *spec, const quern_args *args, bool *empty);
+// WRONG_FAMILY: "the spec (op) is of FAMILY, the arguments are of …".
+quern_status qn_wrong_family(const char *what, const char *family, const quern_args *args);
 bool qn_axis_is(const char *axis, const char *name, int64_t *plus); // "B" and "B+1" are of B; *plus: 0 or 1
 bool qn_tensor_is_given(const qn_family *family, const quern_spec *spec, const qn_tensor *tensor);
+const char *qn_stride_axis(const qn_tensor *tensor, size_t axis); // <axis> of the stride's name
 quern_dtype qn_tensor_dtype(const qn_family *family, const quern_spec *spec, const qn_tensor *tensor);
 size_t qn_dtype_bytes(quern_dtype dtype);
 const char *qn_dtype_name(quern_dtype dtype);

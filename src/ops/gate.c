@@ -41,7 +41,7 @@ static const qn_field fields[] = {
     {.name = "n_group", .type = QN_INT, .offset = AT(n_group), .min = 1, .max = MOST_E, .initial = 1, .doc = "groups of experts; divides E"},
     {.name = "topk_group", .type = QN_INT, .offset = AT(topk_group), .min = 1, .max = MOST_E, .initial = 1, .doc = "groups that are kept, by the sum of their two best scores"},
     {.name = "renormalize", .type = QN_FLAG, .offset = AT(renormalize), .max = 1, .initial = 1, .doc = "1: weights are divided by their sum before they are scaled"},
-    {.name = "scale", .type = QN_REAL, .offset = AT(scale), .real_initial = 1.0, .doc = "times each weight"},
+    {.name = "scale", .type = QN_REAL, .offset = AT(scale), .real_initial = 1.0, .allowed = "-3.4e38 to 3.4e38", .doc = "times each weight"},
     {.name = "index", .type = QN_ENUM, .offset = AT(index), .initial = QUERN_I32, .names = index_names, .doc = "type of ids"},
     {.name = "given_ids", .type = QN_FLAG, .offset = AT(given_ids), .max = 1, .doc = "1: the experts are given (hash routing), only weights are written; then bias, n_group, topk_group and index do nothing"},
 };
@@ -202,7 +202,9 @@ static void add_spec_constants(const spec_t *s, qn_kernel_plan *k)
     qn_plan_constant(k, "N_GROUP", grouped ? s->n_group : 1);
     qn_plan_constant(k, "TOPK_GROUP", grouped ? s->topk_group : 1);
     qn_plan_constant(k, "RENORMALIZE", s->renormalize);
-    qn_plan_constant(k, "DEPENDENT", 0); // the router's plans set it
+    qn_plan_constant(k, "DEPENDENT", 0); // the router's plans set it, and
+    qn_plan_constant(k, "PARTS", 1);     // these
+    qn_plan_constant(k, "PART_STRIDE", 0);
 }
 
 static quern_status check_sm(const qn_arch *arch, const qn_kernel_plan *k)
@@ -375,14 +377,9 @@ static quern_status check(const quern_spec *base)
     return QUERN_OK;
 }
 
-static quern_status check_args(const quern_spec *spec, const quern_args *base, bool *empty)
+static quern_status check_args(const quern_spec *spec, const quern_args *args, bool *empty)
 {
-    const args_t *args = (const args_t *)base;
-    if (args->N < 0 || args->N > INT32_MAX) {
-        return qn_fail(QUERN_BAD_SIZE, "N = %lld: must be 0 … 2147483647", (long long)args->N);
-    }
-    *empty = args->N == 0;
-    return *empty ? QUERN_OK : qn_check_args(&qn_family_gate, spec, base);
+    return qn_check_rows(&qn_family_gate, spec, args, empty);
 }
 
 static void sizes_of(const quern_args *args, void *out)
@@ -458,6 +455,7 @@ const qn_family qn_family_gate = {
     .workspace_word = 0,
     .check_args = check_args,
     .args_are_plain = true,
+    .workspace_by_config = true,
     .sizes_of = sizes_of,
     .launch = launch,
     .reference = qn_reference_gate,

@@ -2,7 +2,9 @@
 // The family indexer: its fields, tensors and sizes, its plan and how it is chosen, its launch. The kernels are
 // kernel_templates/indexer/*.cu; this file and they share args.h, and each kernel asserts the sizes computed here.
 //
-//   fused  scores and selection in one launch, `shares` CTAs a row, of which the last to end merges
+//   fused    scores and selection in one launch, `shares` CTAs a row, of which the last to end merges
+//   wgmma    the same, other instructions
+//   prefill  many rows a sequence: keys are decoded once for eight of them (indexer_prefill.c)
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -10,6 +12,7 @@
 
 #include "indexer/args.h"
 #include "ops/field.h"
+#include "ops/indexer.h"
 #include "reference/reference.h"
 
 typedef quern_indexer_spec spec_t;
@@ -107,14 +110,15 @@ static const qn_tensor tensors[] = {
 #undef SCALES
 // clang-format on
 
-enum { PLAN_FUSED = 1 };
-static const qn_name plan_names[] = {{"fused", PLAN_FUSED}, {NULL, 0}};
+static const qn_name plan_names[] = {
+    {"fused", QN_INDEXER_FUSED}, {"prefill", QN_INDEXER_PREFILL}, {"wgmma", QN_INDEXER_WGMMA}, {NULL, 0}};
 
 enum knob { PLAN, WARPS, SHARES, KNOBS };
 static const qn_knob knobs[] = {
-    [PLAN] = {"plan", {PLAN_FUSED}, 1, plan_names, "how rows are dealt to CTAs"},
-    [WARPS] = {"warps", {8, 12}, 2, NULL, "warps a CTA"},
-    [SHARES] = {"shares", {1, 2, 4, 8, 16, 32, 64, 128}, 8, NULL, "CTAs a row"},
+    [PLAN] =
+        {"plan", {QN_INDEXER_FUSED, QN_INDEXER_PREFILL, QN_INDEXER_WGMMA}, 3, plan_names, "how rows are dealt to CTAs"},
+    [WARPS] = {"warps", {8, 12, 16}, 3, NULL, "fused, wgmma: warps a CTA"},
+    [SHARES] = {"shares", {1, 2, 4, 8, 16, 32, 64, 128}, 8, NULL, "fused, wgmma: CTAs a row"},
 };
 
 // ---- shapes
@@ -173,7 +177,7 @@ static quern_status check(const quern_spec *base)
 
 // ---- the plan "fused" (fused.cu)
 
-enum { TICKETS = 1024, MOST_IN_BIN = 64, WORDS = 12, SLACK = 16, MOST_CTAS = TICKETS };
+enum { TICKETS = 1024, RAW_BYTES = 4 * 8192, MOST_IN_BIN = 64, WORDS = 12, SLACK = 16, MOST_CTAS = TICKETS };
 
 static int64_t ceil_div(int64_t a, int64_t b)
 {
@@ -210,7 +214,7 @@ static int64_t shared_bytes(const spec_t *s, const qn_config *c, int64_t capacit
     int64_t threads = 32 * c->value[WARPS], bins = ceil_div(2048, threads) * threads, sorted = 32;
     while (sorted < s->k) sorted *= 2;
     int64_t fragments = query_shared ? fragment_count(s) : 2; // an even number
-    return 8 * (capacity + sorted + MOST_IN_BIN + fragments + c->value[SHARES] + 3 * (columns_of(s) / 2 + 1)) +
+    return 8 * (capacity + sorted + MOST_IN_BIN + fragments + 3 * (columns_of(s) / 2 + 1)) +
            4 * (bins + c->value[WARPS] + WORDS + 1);
 }
 
@@ -221,17 +225,21 @@ static int most_warps(const spec_t *s, const qn_arch *arch)
     return is_integer(s) || (s->layout == QUERN_INDEXER_FP8_SHARED && f16 && s->C <= 128 && arch->cc >= 90) ? 12 : 8;
 }
 
-static void write_entry(const spec_t *s, char *entry)
+static void write_entry(const spec_t *s, const char *plan, char *entry)
 {
     char paged[24] = "", blocks[16] = "";
     if (s->page) snprintf(paged, sizeof paged, "_page%d", (int)s->page);
     if (s->granularity == QUERN_GRANULARITY_BLOCK) snprintf(blocks, sizeof blocks, "_block%d", (int)s->epb);
-    snprintf(entry, QN_MAX_ENTRY, "quern_indexer_h%d_c%d_k%d_%s_q%s%s%s_fused", (int)s->H, (int)s->C, (int)s->k,
-             qn_name_of(layout_names, (int)s->layout), qn_name_of(q_names, (int)s->q), paged, blocks);
+    snprintf(entry, QN_MAX_ENTRY, "quern_indexer_h%d_c%d_k%d_%s_q%s%s%s_%s", (int)s->H, (int)s->C, (int)s->k,
+             qn_name_of(layout_names, (int)s->layout), qn_name_of(q_names, (int)s->q), paged, blocks, plan);
 }
 
-static void add_constants(const spec_t *s, const qn_config *c, int64_t capacity, bool query_shared, qn_kernel_plan *k)
+// What every kernel is told of the spec.
+static void begin_kernel(const spec_t *s, const char *plan, qn_kernel_plan *k)
 {
+    k->cluster = 1;
+    k->params_bytes = sizeof(indexer_params);
+    write_entry(s, plan, k->entry);
     qn_plan_constant(k, "H", s->H);
     qn_plan_constant(k, "C", s->C);
     qn_plan_constant(k, "K", s->k);
@@ -243,6 +251,10 @@ static void add_constants(const spec_t *s, const qn_config *c, int64_t capacity,
     qn_plan_constant(k, "SCORES", s->scores);
     qn_plan_constant(k, "ROW_SEQ", s->row_seq);
     qn_plan_constant(k, "CU_KEYS", s->cu_keys);
+}
+
+static void add_constants(const spec_t *s, const qn_config *c, int64_t capacity, bool query_shared, qn_kernel_plan *k)
+{
     qn_plan_constant(k, "SHARES", c->value[SHARES]);
     qn_plan_constant(k, "LOCAL_K", local_k(s, c->value[SHARES]));
     qn_plan_constant(k, "ROOM", room(s, c->value[SHARES]));
@@ -250,14 +262,10 @@ static void add_constants(const spec_t *s, const qn_config *c, int64_t capacity,
     qn_plan_constant(k, "QUERY_SHARED", query_shared);
 }
 
-static quern_status plan(const quern_spec *base, const qn_arch *arch, const qn_config *config, qn_plan *out)
+static quern_status plan_fused(const spec_t *s, const qn_arch *arch, const qn_config *config, qn_kernel_plan *k)
 {
-    const spec_t *s = (const spec_t *)base;
     int64_t capacity = 8192, shares = config->value[SHARES];
     bool query_shared = true;
-    qn_plan made;
-    memset(&made, 0, sizeof made);
-    qn_kernel_plan *k = &made.stage[0];
     if (config->value[WARPS] > most_warps(s, arch))
         return qn_fail(QUERN_NO_PLAN, "warps=%d: this spec's registers are enough for %d", config->value[WARPS],
                        most_warps(s, arch));
@@ -274,15 +282,53 @@ static quern_status plan(const quern_spec *base, const qn_arch *arch, const qn_c
     if (bytes > arch->shared_cta)
         return qn_fail(QUERN_NO_PLAN, "plan=fused needs %lld bytes of shared memory, %s has %d", (long long)bytes,
                        arch->name, arch->shared_cta);
-    made.stage_count = 1;
     k->template_path = "indexer/fused.cu";
     k->threads = 32 * config->value[WARPS];
     k->min_ctas = 1;
-    k->cluster = 1;
     k->dynamic_shared = (int)bytes;
-    k->params_bytes = sizeof(indexer_params);
-    write_entry(s, k->entry);
     add_constants(s, config, capacity, query_shared, k);
+    return QUERN_OK;
+}
+
+static quern_status plan_wgmma(const spec_t *s, const qn_arch *arch, const qn_config *c, qn_kernel_plan *k)
+{
+    int64_t capacity = 8192, shares = c->value[SHARES], threads = 32 * c->value[WARPS];
+    int64_t wide = ceil_div(s->H, 16) * 16, sorted = 32;
+    while (sorted < s->k) sorted *= 2;
+    int64_t bytes = wide * (s->C * (is_integer(s) ? 1 : 2) + 4) + 8 * (capacity + sorted + MOST_IN_BIN) +
+                    4 * (ceil_div(2048, threads) * threads + 2 + c->value[WARPS] + WORDS);
+    if (!qn_indexer_has_wgmma(s, arch))
+        return qn_fail(QUERN_NO_PLAN,
+                       "plan=wgmma serves mxfp4 by mxfp4 and fp8_shared by fp8 or f16, C up to 128, entries, on "
+                       "sm_90a: not this spec on %s",
+                       arch->name);
+    if (shares * room(s, shares) > capacity && shares > 1)
+        return qn_fail(QUERN_NO_PLAN, "shares=%lld with k = %lld: %lld candidates to merge, room for %lld",
+                       (long long)shares, (long long)s->k, (long long)(shares * room(s, shares)), (long long)capacity);
+    if (c->value[WARPS] == 16 && s->H > 64)
+        return qn_fail(QUERN_NO_PLAN, "plan=wgmma warps=16 with H = %lld: registers are enough up to 64",
+                       (long long)s->H);
+    k->template_path = "indexer/wgmma.cu";
+    k->threads = (int)threads;
+    k->min_ctas = 1;
+    k->dynamic_shared = (int)bytes;
+    qn_plan_constant(k, "ROWS", 1);
+    add_constants(s, c, capacity, true, k);
+    return QUERN_OK;
+}
+
+static quern_status plan(const quern_spec *base, const qn_arch *arch, const qn_config *config, qn_plan *out)
+{
+    const spec_t *s = (const spec_t *)base;
+    int number = config->value[PLAN];
+    qn_plan made;
+    memset(&made, 0, sizeof made);
+    qn_kernel_plan *k = &made.stage[0];
+    begin_kernel(s, qn_name_of(plan_names, number), k);
+    QN_TRY(number == QN_INDEXER_PREFILL ? qn_indexer_prefill_plan(s, arch, k)
+           : number == QN_INDEXER_WGMMA ? plan_wgmma(s, arch, config, k)
+                                        : plan_fused(s, arch, config, k));
+    made.stage_count = 1;
     *out = made;
     return QUERN_OK;
 }
@@ -291,7 +337,14 @@ static quern_status plan(const quern_spec *base, const qn_arch *arch, const qn_c
 
 static const int64_t last_T[] = {1, 4, 8, 16, 32, 66, MOST_T};
 static const int64_t last_length[] = {2048, 8192, 32768, MOST_ENTRIES};
-enum { LENGTHS = QN_COUNT(last_length), BUCKETS = QN_COUNT(last_T) * LENGTHS };
+enum {
+    RANGES = QN_COUNT(last_T),
+    LENGTHS = QN_COUNT(last_length),
+    SHARING = RANGES,    // after the ranges of T: many rows, eight or more to a sequence
+    LEAST_SHARING = 512, // rows
+    ROWS_EACH = 8,       // of a sequence
+    BUCKETS = (RANGES + 1) * LENGTHS
+};
 
 static size_t place_in(const int64_t *last, size_t count, int64_t value)
 {
@@ -305,7 +358,8 @@ static size_t bucket_of(const void *in)
     const sizes_t *z = in;
     int64_t entries = z->max_length ? z->max_length : z->L;
     size_t length = entries ? place_in(last_length, LENGTHS, entries) : LENGTHS - 1;
-    return place_in(last_T, QN_COUNT(last_T), z->T) * LENGTHS + length;
+    bool sharing = z->T >= LEAST_SHARING && z->T / ROWS_EACH >= z->B;
+    return (sharing ? SHARING : place_in(last_T, RANGES, z->T)) * LENGTHS + length;
 }
 
 // Lengths from … to, as bits.
@@ -322,8 +376,11 @@ static uint32_t buckets_between(const quern_spec *base, const void *at_least, co
     uint32_t lengths = to->max_length ? lengths_between(from->max_length, to->max_length) : 0, found = 0;
     if (!from->max_length && contiguous && to->L) lengths |= lengths_between(from->L, to->L);
     if (!from->max_length && (!contiguous || !from->L)) lengths |= 1u << (LENGTHS - 1);
-    for (size_t t = place_in(last_T, QN_COUNT(last_T), from->T); t <= place_in(last_T, QN_COUNT(last_T), to->T); t++)
+    bool may_share = to->T >= LEAST_SHARING && to->T / ROWS_EACH >= from->B;
+    bool must_share = from->T >= LEAST_SHARING && from->T / ROWS_EACH >= to->B;
+    for (size_t t = place_in(last_T, RANGES, from->T); !must_share && t <= place_in(last_T, RANGES, to->T); t++)
         found |= lengths << (t * LENGTHS);
+    if (may_share) found |= lengths << (SHARING * LENGTHS);
     return found;
 }
 
@@ -342,29 +399,36 @@ static void bucket_name(size_t bucket, char *text, size_t bytes)
 {
     size_t t = bucket / LENGTHS, l = bucket % LENGTHS;
     char rows[48], lengths[48];
-    range_name("T", last_T, QN_COUNT(last_T), t, rows, sizeof rows);
+    if (t == SHARING)
+        snprintf(rows, sizeof rows, "T %d… of few sequences", LEAST_SHARING);
+    else
+        range_name("T", last_T, RANGES, t, rows, sizeof rows);
     range_name("max_length", last_length, LENGTHS, l, lengths, sizeof lengths);
     snprintf(text, bytes, "%s, %s", rows, lengths);
 }
 
 static void bucket_sizes(size_t bucket, void *out)
 {
-    static const int64_t rows[] = {1, 4, 8, 16, 32, 64, 256}, lengths[] = {2048, 8192, 32768, 131072};
+    static const int64_t rows[] = {1, 4, 8, 16, 32, 64, 256, 4096}, lengths[] = {2048, 8192, 32768, 131072};
     sizes_t z = QUERN_INDEXER_SIZES_INIT;
     z.T = rows[bucket / LENGTHS], z.max_length = lengths[bucket % LENGTHS];
+    z.B = bucket / LENGTHS == SHARING ? 1 : z.T;
     *(sizes_t *)out = z;
 }
 
 // By what was measured (ANALYSIS.md): a CTA an SM, as long as a share has enough entries to be worth its start.
 static void choose(const quern_spec *base, const qn_arch *arch, size_t bucket, qn_config *config)
 {
-    static const int64_t rows[] = {1, 4, 8, 16, 32, 66, 1024};
+    static const int64_t rows[] = {1, 4, 8, 16, 32, 66, 1024, 1024};
     static const int64_t lengths[] = {2048, 8192, 32768, 131072};
     int64_t T = rows[bucket / LENGTHS], length = lengths[bucket % LENGTHS], shares = 1;
     qn_plan made;
     memset(config, 0, sizeof *config);
-    config->value[PLAN] = PLAN_FUSED;
-    config->value[WARPS] = most_warps((const spec_t *)base, arch);
+    config->value[PLAN] = QN_INDEXER_PREFILL;
+    if (bucket / LENGTHS == SHARING && qn_indexer_prefill_serves((const spec_t *)base, arch)) return;
+    bool wgmma = qn_indexer_has_wgmma((const spec_t *)base, arch);
+    config->value[PLAN] = wgmma ? QN_INDEXER_WGMMA : QN_INDEXER_FUSED;
+    config->value[WARPS] = !wgmma ? most_warps((const spec_t *)base, arch) : ((const spec_t *)base)->H > 64 ? 12 : 16;
     while (shares < 128 && T * shares * 2 <= arch->sm_count + 4 && length / (shares * 2) >= 128) shares *= 2;
     for (config->value[SHARES] = (int32_t)shares; config->value[SHARES] > 1; config->value[SHARES] /= 2)
         if (plan(base, arch, config, &made) == QUERN_OK) return;
@@ -380,10 +444,14 @@ static int64_t most_rows(const qn_config *config) // that are given to several C
 static size_t workspace(const quern_spec *spec, const qn_config *config, const void *at_most)
 {
     const spec_t *s = (const spec_t *)spec;
-    int64_t rows = ((const sizes_t *)at_most)->T, shares = config->value[SHARES];
+    const sizes_t *z = at_most;
+    int64_t rows = z->T, shares = config->value[SHARES];
+    if (config->value[PLAN] == QN_INDEXER_PREFILL)
+        return qn_indexer_prefill_workspace(s, rows, z->max_length ? z->max_length : z->L);
     if (shares == 1 || rows == 0) return 0;
     if (rows > most_rows(config)) rows = most_rows(config);
-    return 4 * TICKETS + 8 * (size_t)(rows * shares * (2 + room(s, shares)));
+    int64_t records = 8 * shares * (2 + room(s, shares));
+    return 4 * TICKETS + (size_t)(rows * (records > RAW_BYTES ? records : RAW_BYTES));
 }
 
 // Entries that a row can have.
@@ -397,13 +465,9 @@ static int64_t capacity_of(const spec_t *s, const args_t *a)
     return entries < MOST_ENTRIES ? entries : MOST_ENTRIES;
 }
 
-static quern_status check_args(const quern_spec *spec, const quern_args *base, bool *empty)
+static quern_status check_args(const quern_spec *spec, const quern_args *args, bool *empty)
 {
-    const args_t *args = (const args_t *)base;
-    if (args->T < 0 || args->T > MOST_T)
-        return qn_fail(QUERN_BAD_SIZE, "T = %lld: must be 0 … %d", (long long)args->T, MOST_T);
-    *empty = args->T == 0;
-    return *empty ? QUERN_OK : qn_check_args(&qn_family_indexer, spec, base);
+    return qn_check_rows(&qn_family_indexer, spec, args, empty);
 }
 
 static void sizes_of(const quern_args *base, void *out)
@@ -465,7 +529,8 @@ static void launch(const quern_spec *base, const qn_config *config, const qn_pla
 {
     const spec_t *s = (const spec_t *)base;
     const args_t *a = (const args_t *)base_args;
-    (void)made, (void)limits, (void)stage;
+    bool prefill = config->value[PLAN] == QN_INDEXER_PREFILL;
+    (void)stage;
     indexer_params p = {
         .length = a->length,
         .block_table = s->page ? a->block_table : NULL,
@@ -478,11 +543,16 @@ static void launch(const quern_spec *base, const qn_config *config, const qn_pla
         .indices_stride = or_packed(a->indices_stride_T, s->k),
         .scores_stride = or_packed(a->scores_stride_T, s->k),
         .capacity = capacity_of(s, a),
-        .shares = a->T <= most_rows(config) ? config->value[SHARES] : 1,
+        .rows = (int)a->T,
+        .shares = prefill || a->T > most_rows(config) ? 1 : config->value[SHARES],
     };
     fill_queries(s, a, &p);
     fill_keys(s, a, &p);
     out->grid[0] = (uint32_t)(a->T * p.shares), out->grid[1] = 1, out->grid[2] = 1;
+    if (prefill) {
+        int64_t most = a->max_length ? a->max_length : a->L;
+        qn_indexer_prefill_launch(a->T, most, limits, &made->stage[0], &p, &out->grid[0]);
+    }
     out->skip = false;
     memcpy(out->params, &p, sizeof p);
 }

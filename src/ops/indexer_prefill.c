@@ -10,8 +10,8 @@
 typedef quern_indexer_spec spec_t;
 
 enum {
-    ROWS = 8,       // a CTA
-    THREADS = 256,  // a warp a row
+    ROWS = 8,        // a CTA
+    THREADS = 256,   // a warp a row
     MOST_CTAS = 264, // two an SM
     CHUNK = 16384,
     LEAST_CHUNK = 2048, // the most K
@@ -34,23 +34,30 @@ static int64_t parts_of(const spec_t *s) // products for all rows
 
 static int64_t shared_bytes(const spec_t *s)
 {
-    int64_t sorted = 32, group = ROWS * columns_of(s) * (s->C + 4) + 4 * (4 * ROWS + parts_of(s));
+    int64_t sorted = 32, group = ROWS * columns_of(s) * (s->C + 4) + 4 * (4 * ROWS + 4 + parts_of(s));
     while (sorted < s->k) sorted *= 2;
     int64_t by_warps = ROWS * ROW_BINS * 2, by_all = 8 * (sorted + MOST_IN_BIN) + 4 * (2048 + THREADS / 32 + WORDS);
     return (group + 15) / 16 * 16 + (by_warps > by_all ? by_warps : by_all);
 }
 
+bool qn_indexer_has_wgmma(const spec_t *s, const qn_arch *arch)
+{
+    bool integers = s->layout == QUERN_INDEXER_MXFP4_SHARED && s->q == QUERN_INDEXER_Q_MXFP4;
+    bool halves = s->layout == QUERN_INDEXER_FP8_SHARED && (s->q == QUERN_INDEXER_Q_FP8 || s->q == QUERN_INDEXER_Q_F16);
+    return arch->has_wgmma && (integers || halves) && s->C <= 128 && s->granularity == QUERN_GRANULARITY_ENTRY;
+}
+
 bool qn_indexer_prefill_serves(const spec_t *s, const qn_arch *arch)
 {
-    return arch->has_wgmma && s->layout == QUERN_INDEXER_MXFP4_SHARED && s->q == QUERN_INDEXER_Q_MXFP4 && s->C <= 128 &&
-           s->granularity == QUERN_GRANULARITY_ENTRY && shared_bytes(s) <= arch->shared_cta;
+    return qn_indexer_has_wgmma(s, arch) && s->q == QUERN_INDEXER_Q_MXFP4 && shared_bytes(s) <= arch->shared_cta;
 }
 
 quern_status qn_indexer_prefill_plan(const spec_t *s, const qn_arch *arch, qn_kernel_plan *k)
 {
     if (!qn_indexer_prefill_serves(s, arch))
-        return qn_fail(QUERN_NO_PLAN, "plan=prefill serves mxfp4 by mxfp4, C up to 128, entries, on sm_90a: not this "
-                                      "spec on %s",
+        return qn_fail(QUERN_NO_PLAN,
+                       "plan=prefill serves mxfp4 by mxfp4, C up to 128, entries, on sm_90a: not this "
+                       "spec on %s",
                        arch->name);
     k->template_path = "indexer/prefill.cu";
     k->threads = THREADS;
@@ -85,6 +92,6 @@ void qn_indexer_prefill_launch(int64_t rows, int64_t max_length, const qn_device
 {
     int64_t groups = groups_of(rows), most = (int64_t)limits->sm_count * k->min_ctas;
     if (most > MOST_CTAS) most = MOST_CTAS;
-    p->rows = (int)rows, p->chunk = (int)chunk_of(max_length);
+    p->chunk = (int)chunk_of(max_length);
     *grid = (uint32_t)(groups < most ? groups : most);
 }

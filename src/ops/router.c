@@ -48,7 +48,7 @@ static const qn_field fields[] = {
     {.name = "n_group", .type = QN_INT, .offset = AT(n_group), .min = 1, .max = MOST_E, .initial = 1, .doc = "groups of experts; divides E"},
     {.name = "topk_group", .type = QN_INT, .offset = AT(topk_group), .min = 1, .max = MOST_E, .initial = 1, .doc = "groups that are kept, by the sum of their two best scores"},
     {.name = "renormalize", .type = QN_FLAG, .offset = AT(renormalize), .max = 1, .initial = 1, .doc = "1: weights are divided by their sum before they are scaled"},
-    {.name = "scale", .type = QN_REAL, .offset = AT(scale), .real_initial = 1.0, .doc = "times each weight"},
+    {.name = "scale", .type = QN_REAL, .offset = AT(scale), .real_initial = 1.0, .allowed = "-3.4e38 to 3.4e38", .doc = "times each weight"},
     {.name = "index", .type = QN_ENUM, .offset = AT(index), .initial = QUERN_I32, .names = index_names, .doc = "type of ids"},
     {.name = "given_ids", .type = QN_FLAG, .offset = AT(given_ids), .max = 1, .doc = "1: the experts are given (hash routing), only weights are written"},
     {.name = "logits", .type = QN_FLAG, .offset = AT(logits), .max = 1, .doc = "1: the logits are written too"},
@@ -102,9 +102,11 @@ const qn_knob qn_router_knobs[] = {
                           NULL,
                           "tiles, exact, deep, multicast: blocks of D in shared memory"},
     [QN_ROUTER_GATE] =
-        {"gate", {1, 2, 3, 4}, 4, NULL, "whole: the gate's own choice for up to 512, 1024, 8192, more tokens"},
+        {"gate", {1, 2, 3, 4}, 4, NULL, "whole, multicast: the gate as for up to 512, 1024, 8192, more tokens"},
     [QN_ROUTER_CLUSTER_N] = {"cluster_n", {1, 2, 4}, 3, NULL, "multicast: CTAs of a cluster that share experts"},
     [QN_ROUTER_CLUSTER_E] = {"cluster_e", {1, 2, 3, 4}, 4, NULL, "multicast: CTAs of a cluster that share tokens"},
+    [QN_ROUTER_CTAS] =
+        {"ctas", {32, 64, 96, 108, 112, 116, 120, 124, 126, 128, 132, 144, 148}, 13, NULL, "multicast: most CTAs"},
 };
 
 // ---- buckets of tokens
@@ -153,6 +155,12 @@ static bool has_parts(const spec_t *s, const qn_config *c, int64_t N)
     return s->batch_invariant ? N <= ROUTER_MOST_WHOLE : c->value[QN_ROUTER_SUMS] == QN_ROUTER_PARTS;
 }
 
+// Whether the words of partial sums are left as they were. Where the gate is always a launch of its own, they need not be.
+static bool is_clean(const qn_config *c, int64_t N)
+{
+    return N <= ROUTER_MOST_WHOLE && c->value[QN_ROUTER_PLAN] != QN_ROUTER_MULTICAST;
+}
+
 static size_t workspace(const quern_spec *base, const qn_config *config, const void *at_most)
 {
     const spec_t *s = (const spec_t *)base;
@@ -160,7 +168,7 @@ static size_t workspace(const quern_spec *base, const qn_config *config, const v
     if (N == 0) return 0;
     if (has_parts(s, config, N)) {
         size_t bytes = (size_t)(words * qn_router_cut_of(s, config).slices) * 4;
-        return N <= ROUTER_MOST_WHOLE ? bytes : clean_bytes(s) + bytes;
+        return is_clean(config, N) ? bytes : clean_bytes(s) + bytes;
     }
     return s->logits ? 0 : clean_bytes(s) + (size_t)words * 4;
 }
@@ -176,14 +184,9 @@ static quern_status check(const quern_spec *base)
     return qn_family_gate.check(&gate.base);
 }
 
-static quern_status check_args(const quern_spec *spec, const quern_args *base, bool *empty)
+static quern_status check_args(const quern_spec *spec, const quern_args *args, bool *empty)
 {
-    const args_t *args = (const args_t *)base;
-    if (args->N < 0 || args->N > INT32_MAX) {
-        return qn_fail(QUERN_BAD_SIZE, "N = %lld: must be 0 … 2147483647", (long long)args->N);
-    }
-    *empty = args->N == 0;
-    return *empty ? QUERN_OK : qn_check_args(&qn_family_router, spec, base);
+    return qn_check_rows(&qn_family_router, spec, args, empty);
 }
 
 static void sizes_of(const quern_args *args, void *out)
@@ -269,23 +272,6 @@ static bool has_gate(const qn_kernel_plan *k)
     return false;
 }
 
-static void launch_parts(const spec_t *s, const qn_config *c, const qn_device_limits *limits, bool fused,
-                         stage_kind kind, router_params *p, qn_launch *out)
-{
-    int64_t N = p->gate.N, ctas = tiles_of(s, c, N) * qn_router_cut_of(s, c).slices;
-    bool whole = fused && N <= ROUTER_MOST_WHOLE &&
-                 ctas <= limits->sm_count; // every CTA is resident: they may wait for each other
-    if (N > ROUTER_MOST_WHOLE) p->words = (unsigned *)((char *)p->words + clean_bytes(s));
-    p->part = whole ? ROUTER_WHOLE : kind == PARTS ? ROUTER_PARTS : ROUTER_GATE;
-    out->skip = whole && kind == GATE_OF_PARTS;
-    if (kind == PARTS && c->value[QN_ROUTER_PLAN] == QN_ROUTER_MULTICAST) {
-        qn_router_multicast_launch(s, c, limits->driver, p, out);
-        return;
-    }
-    out->grid[0] = (uint32_t)(kind == PARTS ? ctas : N);
-    memcpy(out->params, p, sizeof *p);
-}
-
 static void launch_gate(const spec_t *s, const qn_kernel_plan *k, const router_params *p, qn_launch *out)
 {
     gate_params gate = p->gate;
@@ -295,6 +281,30 @@ static void launch_gate(const spec_t *s, const qn_kernel_plan *k, const router_p
     gate.aligned = is_aligned(p->logits, p->logits_stride, 4, 16) && is_aligned(s->bias ? gate.bias : NULL, 0, 4, 16);
     out->grid[0] = (uint32_t)ceil_div(gate.N, tokens);
     memcpy(out->params, &gate, sizeof gate);
+}
+
+static void launch_parts(const spec_t *s, const qn_config *c, const qn_device_limits *limits,
+                         const qn_kernel_plan *stage, stage_kind kind, router_params *p, qn_launch *out)
+{
+    int64_t N = p->gate.N, slices = qn_router_cut_of(s, c).slices, ctas = tiles_of(s, c, N) * slices;
+    bool whole = has_gate(&stage[0]) && N <= ROUTER_MOST_WHOLE &&
+                 ctas <= limits->sm_count; // every CTA is resident: they may wait for each other
+    if (!is_clean(c, N)) p->words = (unsigned *)((char *)p->words + clean_bytes(s));
+    p->part = whole ? ROUTER_WHOLE : kind == PARTS ? ROUTER_PARTS : ROUTER_GATE;
+    out->skip = whole && kind == GATE_OF_PARTS;
+    if (kind == PARTS && c->value[QN_ROUTER_PLAN] == QN_ROUTER_MULTICAST) {
+        qn_router_multicast_launch(s, c, limits, p, out);
+        return;
+    }
+    if (c->value[QN_ROUTER_PLAN] == QN_ROUTER_MULTICAST) {
+        p->gate.sums = p->logits, p->gate.sums_stride = p->logits_stride;
+        p->logits = (float *)p->words, p->logits_stride = slices * pitch_of(s);
+        p->gate.parts = qn_router_deal_of(s, c, limits->sm_count, N).parts;
+        launch_gate(s, &stage[1], p, out);
+        return;
+    }
+    out->grid[0] = (uint32_t)(kind == PARTS ? ctas : N);
+    memcpy(out->params, p, sizeof *p);
 }
 
 static void launch(const quern_spec *base, const qn_config *config, const qn_plan *made, const qn_device_limits *limits,
@@ -307,7 +317,7 @@ static void launch(const quern_spec *base, const qn_config *config, const qn_pla
     out->skip = has_parts(s, config, p.gate.N) != (kind < LOGITS);
     if (out->skip) return;
     if (kind < LOGITS) {
-        launch_parts(s, config, limits, has_gate(&made->stage[0]), kind, &p, out);
+        launch_parts(s, config, limits, made->stage, kind, &p, out);
         return;
     }
     place_logits(s, &p);
@@ -316,7 +326,7 @@ static void launch(const quern_spec *base, const qn_config *config, const qn_pla
         return;
     }
     if (config->value[QN_ROUTER_PLAN] == QN_ROUTER_MULTICAST) {
-        qn_router_multicast_launch(s, config, limits->driver, &p, out);
+        qn_router_multicast_launch(s, config, limits, &p, out);
         return;
     }
     out->grid[0] = (uint32_t)tiles_of(s, config, p.gate.N);

@@ -31,6 +31,7 @@ enum qn_router_knob {
     QN_ROUTER_GATE,
     QN_ROUTER_CLUSTER_N,
     QN_ROUTER_CLUSTER_E,
+    QN_ROUTER_CTAS,
     QN_ROUTER_KNOBS
 };
 extern const qn_knob qn_router_knobs[QN_ROUTER_KNOBS];
@@ -76,7 +77,14 @@ void qn_router_choose(const quern_spec *spec, const qn_arch *arch, size_t bucket
 
 // A launch of the plan multicast: maps, and a grid of whole clusters.
 int qn_router_cluster(const qn_config *c);
-void qn_router_multicast_launch(const quern_router_spec *s, const qn_config *c, const qn_driver *driver,
+quern_status qn_router_multicast_check(const quern_router_spec *s, const qn_config *c);
+// How work is dealt to so many SMs: parts, whole tiles, clusters. The launch of the gate needs it too.
+typedef struct qn_router_deal {
+    gate_parts parts;
+    int64_t tiles, clusters;
+} qn_router_deal;
+qn_router_deal qn_router_deal_of(const quern_router_spec *s, const qn_config *c, int sm_count, int64_t N);
+void qn_router_multicast_launch(const quern_router_spec *s, const qn_config *c, const qn_device_limits *limits,
                                 const router_params *p, qn_launch *out);
 
 // ---- small helpers

@@ -4,7 +4,8 @@
 //
 // A plan's stages, of which a launch skips some:
 //   PARTS, GATE_OF_PARTS  partial sums and the gate: in one launch of the first kernel where its CTAs are resident
-//                         together and N is at most ROUTER_MOST_WHOLE, else the gate by gather.cu
+//                         together and N is at most ROUTER_MOST_WHOLE, else the gate by gather.cu. Of multicast by a
+//                         kernel of the family gate that adds the parts
 //   LOGITS, GATE          sums through all of D, then a kernel of the family gate
 // batch_invariant has all four, which add in the same order.
 #include <stdio.h>
@@ -25,6 +26,12 @@ void qn_router_gate_spec(const spec_t *s, quern_gate_spec *gate)
     gate->scale = s->scale, gate->index = s->index, gate->given_ids = s->given_ids;
 }
 
+static void set_constant(qn_kernel_plan *k, const char *name, int64_t value)
+{
+    for (size_t i = 0; i < k->constant_count; i++)
+        if (!strcmp(k->constants[i].name, name)) k->constants[i].value = value;
+}
+
 static quern_status plan_gate(const spec_t *s, const qn_arch *arch, const qn_config *c, qn_kernel_plan *k)
 {
     quern_gate_spec gate;
@@ -35,8 +42,7 @@ static quern_status plan_gate(const spec_t *s, const qn_arch *arch, const qn_con
     QN_TRY(qn_family_gate.plan(&gate.base, arch, &config, &made));
     *k = made.stage[0];
     k->overlaps = arch->cc >= 90;
-    for (size_t i = 0; i < k->constant_count; i++)
-        if (!strcmp(k->constants[i].name, "DEPENDENT")) k->constants[i].value = 1;
+    set_constant(k, "DEPENDENT", 1);
     return QUERN_OK;
 }
 
@@ -75,6 +81,8 @@ static void add_spec_constants(const spec_t *s, qn_kernel_plan *k)
     qn_plan_constant(k, "TOPK_GROUP", grouped ? s->topk_group : 1);
     qn_plan_constant(k, "RENORMALIZE", s->renormalize);
     qn_plan_constant(k, "DEPENDENT", 0);
+    qn_plan_constant(k, "PARTS", 1);
+    qn_plan_constant(k, "PART_STRIDE", 0);
     qn_plan_constant(k, "GIVEN", s->given_ids);
 }
 
@@ -134,11 +142,7 @@ static quern_status check_spec(const spec_t *s, const qn_arch *arch, const qn_co
         return qn_fail(QUERN_NO_PLAN, "plan=%s: batch_invariant=1 needs tiles or exact", word);
     if (c->value[QN_ROUTER_SUMS] == QN_ROUTER_WHOLE && p < QN_ROUTER_DEEP)
         return qn_fail(QUERN_NO_PLAN, "plan=%s sums=whole: it has up to %d tokens in parts", word, ROUTER_MOST_WHOLE);
-    if (p == QN_ROUTER_MULTICAST && qn_router_cluster(c) > 8)
-        return qn_fail(QUERN_NO_PLAN, "plan=%s: %d CTAs a cluster, 8 at most", word, qn_router_cluster(c));
-    if (p == QN_ROUTER_MULTICAST && c->value[QN_ROUTER_SUMS] == QN_ROUTER_WHOLE && qn_router_cut_of(s, c).slices > 1)
-        return qn_fail(QUERN_NO_PLAN, "plan=%s sums=whole: slices=%d, it must be 1", word, c->value[QN_ROUTER_SLICES]);
-    return QUERN_OK;
+    return p == QN_ROUTER_MULTICAST ? qn_router_multicast_check(s, c) : QUERN_OK;
 }
 
 static quern_status check_sm(const qn_arch *arch, const qn_config *c, const qn_router_shape *n)
@@ -202,7 +206,14 @@ static quern_status plan_parts(const spec_t *s, const qn_arch *arch, const qn_co
 {
     bool fused = qn_router_is_fused(s, arch, c);
     QN_TRY(plan_kernel(s, arch, c, false, fused, &stage[0]));
-    plan_gather(s, arch, c, &stage[1]);
+    if (c->value[QN_ROUTER_PLAN] == QN_ROUTER_MULTICAST) {
+        QN_TRY(plan_gate(s, arch, c, &stage[1]));
+        set_constant(&stage[1], "PARTS", qn_router_cut_of(s, c).slices);
+        set_constant(&stage[1], "PART_STRIDE", pitch_of(s));
+        stage[1].min_ctas = (int)most_of(stage[1].min_ctas - 1, 1); // the parts on their way need registers
+    } else {
+        plan_gather(s, arch, c, &stage[1]);
+    }
     stage[0].serves = fused ? "logits; gate too where N ≤ 64 and all CTAs fit at once" : "logits";
     stage[1].serves = fused ? "gate where the first has none" : "gate";
     return QUERN_OK;

@@ -11,6 +11,11 @@ qn_router_cut qn_router_cut_of(const spec_t *s, const qn_config *c)
                : c->value[QN_ROUTER_PLAN] == QN_ROUTER_EXACT   ? 32
                                                                : 64;
     qn_router_cut made;
+    if (c->value[QN_ROUTER_PLAN] == QN_ROUTER_MULTICAST) { // parts of any length, these are the most
+        made.slices = c->value[QN_ROUTER_SLICES];
+        made.slice = (int)round_up(s->D, 64);
+        return made;
+    }
     made.slice = (int)round_up(ceil_div(s->D, c->value[QN_ROUTER_SLICES]), step);
     made.slices = (int)ceil_div(s->D, made.slice);
     return made;
@@ -98,7 +103,7 @@ static qn_router_shape deep_shape(const spec_t *s, const qn_config *c, bool fuse
     return n;
 }
 
-// A ring of blocks with two mbarriers each; one warpgroup more, which loads. Registers are dealt by setmaxnreg where there
+// A ring of blocks with three mbarriers each; one warpgroup more, which loads. Registers are dealt by setmaxnreg where there
 // are several that multiply.
 static qn_router_shape multicast_shape(const qn_config *c)
 {
@@ -107,7 +112,7 @@ static qn_router_shape multicast_shape(const qn_config *c)
     static const int given[] = {0, 255, 232, 160};
     int wanted = tokens / n.groups * experts / 128 + 32;
     n.threads = (n.groups + 1) * 128;
-    n.shared = c->value[QN_ROUTER_STAGES] * ((tokens + experts) * 128 + 16);
+    n.shared = c->value[QN_ROUTER_STAGES] * ((tokens + experts) * 128 + 24);
     n.registers = wanted <= given[n.groups] ? 65536 / n.threads / 8 * 8 : wanted;
     return n;
 }

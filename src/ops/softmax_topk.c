@@ -648,11 +648,11 @@ static quern_status plan(const quern_spec *base, const qn_arch *arch, const qn_c
     k->threads = config->value[BLOCK];
     k->min_ctas = config->value[CTAS];
     k->params_bytes = sizeof(softmax_topk_params);
-    write_entry(s, config, k->entry);
     add_spec_constants(s, k);
     qn_plan_constant(k, "LOCAL_K", config->value[LOCAL_K]);
     QN_TRY(config->value[PLAN] == PLAN_CLUSTER ? plan_cluster(s, arch, config, k) : plan_stream(s, config, k));
     QN_TRY(check_sm(arch, k));
+    write_entry(s, config, k->entry); // last: of the many configurations that a tuner asks about, most are refused
     *out = made;
     return QUERN_OK;
 }
@@ -676,14 +676,9 @@ static quern_status check(const quern_spec *base)
     return QUERN_OK;
 }
 
-static quern_status check_args(const quern_spec *spec, const quern_args *base, bool *empty)
+static quern_status check_args(const quern_spec *spec, const quern_args *args, bool *empty)
 {
-    const args_t *args = (const args_t *)base;
-    if (args->rows < 0 || args->rows > INT32_MAX) {
-        return qn_fail(QUERN_BAD_SIZE, "rows = %lld: must be 0 … 2147483647", (long long)args->rows);
-    }
-    *empty = args->rows == 0;
-    return *empty ? QUERN_OK : qn_check_args(&qn_family_softmax_topk, spec, base);
+    return qn_check_rows(&qn_family_softmax_topk, spec, args, empty);
 }
 
 static void sizes_of(const quern_args *args, void *out)
@@ -760,6 +755,7 @@ const qn_family qn_family_softmax_topk = {
     .workspace_word = 0,
     .check_args = check_args,
     .args_are_plain = true,
+    .workspace_by_config = true,
     .sizes_of = sizes_of,
     .launch = launch,
     .reference = qn_reference_softmax_topk,

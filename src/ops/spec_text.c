@@ -2,6 +2,7 @@
 // Specs as text: "family field=value …". Called by tools, manifests, log lines and bindings. Both directions go through
 // the family's field list, so a text that was written reads back to the same spec.
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +30,7 @@ static quern_status bad_value(const qn_field *field, const char *value)
         qn_names_write(field->names, &allowed);
         break;
     case QN_REAL:
-        qn_text_puts(&allowed, "a finite decimal number");
+        qn_text_puts(&allowed, field->allowed ? field->allowed : "a finite decimal number");
         break;
     }
     qn_fail(QUERN_BAD_VALUE, "%s = '%.64s': allowed: %s", field->name, value, qn_text_string(&allowed));
@@ -120,6 +121,42 @@ static quern_status set_word(const qn_family *family, quern_spec *spec, char *wo
     return qn_spec_set(family, spec, word, equals + 1);
 }
 
+static quern_status contradiction(const qn_field *field, const qn_field *cause, const quern_any_spec *said,
+                                  int64_t made)
+{
+    int64_t value = cause ? qn_field_get(cause, said) : 0;
+    const char *word = cause && cause->type == QN_ENUM ? qn_name_of(cause->names, (int)value) : NULL;
+    char number[24];
+    snprintf(number, sizeof number, "%lld", (long long)value);
+    return qn_fail(QUERN_CONFLICT, "%s = %lld with %s = %s, which makes it %lld", field->name,
+                   (long long)qn_field_get(field, said), cause ? cause->name : "the other fields",
+                   word    ? word
+                   : cause ? number
+                           : "they are",
+                   (long long)made);
+}
+
+// A flag that the text gives, and that another field decides otherwise. (A number of 0 may stand for what follows from others.)
+static quern_status check_derived(const qn_family *family, const quern_any_spec *said, uint64_t given)
+{
+    quern_any_spec full = *said;
+    if (!family->derive) return QUERN_OK;
+    family->derive(&full.base);
+    for (size_t i = 0; i < family->field_count; i++) {
+        const qn_field *field = &family->fields[i], *cause = NULL;
+        int64_t made = qn_field_get(field, &full);
+        if (!(given >> i & 1) || field->type != QN_FLAG || made == qn_field_get(field, said)) continue;
+        for (size_t j = 0; j < family->field_count && !cause; j++) {
+            quern_any_spec without = *said;
+            qn_field_put_default(&family->fields[j], &without);
+            family->derive(&without.base);
+            if (j != i && qn_field_get(field, &without) != made) cause = &family->fields[j];
+        }
+        return contradiction(field, cause, said, made);
+    }
+    return QUERN_OK;
+}
+
 // Reads into *spec; words is a copy of the text that is cut up.
 static quern_status parse_words(char *words, quern_any_spec *spec)
 {
@@ -139,7 +176,9 @@ static quern_status parse_words(char *words, quern_any_spec *spec)
         quern_status status = set_word(family, &spec->base, word, &given);
         if (status != QUERN_OK) return qn_fail_in(status, "%s", family->name);
     }
-    return quern_spec_check(&spec->base);
+    QN_TRY(quern_spec_check(&spec->base));
+    quern_status status = check_derived(family, spec, given);
+    return status == QUERN_OK ? QUERN_OK : qn_fail_in(status, "%s", family->name);
 }
 
 quern_status quern_spec_parse(const char *text, quern_any_spec *spec)

@@ -76,7 +76,7 @@ static bool dump(const quern *q, const qn_work *work, const char *log)
     qn_text_putf(&base, "%s/%s.%s.%.8s", q->dump_dir, work->entry_name, work->arch->name, hex);
     describe(q, work, log, &text);
     qn_text_putf(&path, "%s.cu", qn_text_string(&base));
-    bool done = !base.failed && !path.failed && put_file(path.bytes, work->source.bytes, work->source.length);
+    bool done = !base.failed && !path.failed && put_file(path.bytes, work->source, work->source_bytes);
     qn_text_clear(&path);
     qn_text_putf(&path, "%s.txt", qn_text_string(&base));
     done = done && !path.failed && !text.failed && put_file(path.bytes, text.bytes, text.length);

@@ -11,9 +11,7 @@ quern_status quern_reference(const quern_spec *spec, const quern_args *given)
     qn_any_args args = {0};
     if (!spec || !given) return qn_fail(QUERN_MISSING_ARGUMENT, "%s is NULL", !spec ? "spec" : "args");
     QN_TRY(qn_spec_complete(spec, &family, &full));
-    if (!given->family || strcmp(given->family, family->name))
-        return qn_fail(QUERN_WRONG_FAMILY, "the spec is of %s, the arguments are of %s", family->name,
-                       given->family ? given->family : "no family (start from the INIT macro)");
+    if (!given->family || strcmp(given->family, family->name)) return qn_wrong_family("spec", family->name, given);
     QN_TRY(qn_take_sized("args", given, args.bytes, family->args_bytes));
     return family->reference(&full.base, &args.base);
 }

@@ -51,8 +51,8 @@ static bool is_left_out(const qn_extras *extras, const qn_options *options, cons
     return !strncmp(option, "-I", 2) || !strncmp(option, long_form, sizeof long_form - 1);
 }
 
-static quern_status put_key(const quern *q, const char *source, const char *entry, const qn_arch *arch,
-                            const qn_extras *extras, qn_text *key)
+// All but the source, which comes last.
+static void put_head(const quern *q, const char *entry, const qn_arch *arch, const qn_extras *extras, qn_text *key)
 {
     qn_options options;
     qn_compile_options(q, arch, extras, &options);
@@ -68,16 +68,29 @@ static quern_status put_key(const quern *q, const char *source, const char *entr
         qn_key_put_string(key, QN_KEY_TAG_HEADER_TEXT, extras->header_texts[i]);
     }
     if (extras && extras->digest_bytes) qn_key_put_bytes(key, QN_KEY_TAG_DIGEST, extras->digest, extras->digest_bytes);
-    qn_key_put_string(key, QN_KEY_TAG_SOURCE, source);
-    return qn_text_check(key);
 }
 
-quern_status qn_work_key(const quern *q, const qn_work *work, qn_text *key)
+// The source is written into the key, and is read there.
+quern_status qn_work_key(const quern *q, qn_work *work, const qn_kernel_plan *plan, const char *source)
 {
-    return put_key(q, qn_text_string(&work->source), work->entry_name, work->arch, work->extras, key);
+    qn_text *key = &work->key;
+    put_head(q, work->entry_name, work->arch, work->extras, key);
+    size_t start = qn_key_begin(key, QN_KEY_TAG_SOURCE);
+    if (plan)
+        QN_TRY(qn_source_append(plan, work->arch->cc, work->arch->suffix, q->template_dir, q->line_info, key));
+    else
+        qn_text_puts(key, source);
+    qn_key_end(key, start);
+    QN_TRY(qn_text_check(key));
+    work->source = key->bytes + start;
+    work->source_bytes = key->length - start;
+    work->hash = qn_hash_bytes(key->bytes, key->length);
+    return QUERN_OK;
 }
 
 quern_status qn_kernel_key(quern *q, const char *source, const char *entry, const qn_arch *arch, qn_text *key)
 {
-    return put_key(q, source, entry, arch, NULL, key);
+    put_head(q, entry, arch, NULL, key);
+    qn_key_put_string(key, QN_KEY_TAG_SOURCE, source);
+    return qn_text_check(key);
 }

@@ -13,11 +13,11 @@
 
 // ---- the current device
 
-static quern_status no_device(const qn_driver *driver, int ordinal)
+// Asked for before the driver is, for whom an ordinal without a device is an error.
+static bool is_present(const qn_driver *driver, int ordinal, int *count)
 {
-    int count = 0;
-    driver->cuDeviceGetCount(&count);
-    return qn_fail(QUERN_NO_DEVICE, "device = %d: 0 … %d are present", ordinal, count - 1);
+    *count = 0;
+    return driver->cuDeviceGetCount(count) == CUDA_SUCCESS && ordinal >= 0 && ordinal < *count;
 }
 
 static quern_status no_context(const qn_driver *driver, CUresult result)
@@ -45,15 +45,18 @@ quern_status qn_device_current(quern *q, int ordinal, const qn_driver **driver, 
 {
     CUcontext context = NULL;
     QN_TRY(load_driver(q, driver));
-    CUresult result =
-        (*driver)->cuCtxGetCurrent(&context); // without one, asking for its device is an error of the API's
+    // Without a context, asking for its device would be an error of the API's, which tools report.
+    CUresult result = (*driver)->cuCtxGetCurrent(&context);
     if (result != CUDA_SUCCESS || !context) return no_context(*driver, result);
     result = (*driver)->cuCtxGetDevice(handle);
     if (result != CUDA_SUCCESS) return qn_driver_fail(*driver, QUERN_DRIVER_ERROR, "cuCtxGetDevice", result);
     if (ordinal == *handle || ordinal == QUERN_DEVICE_CURRENT) return QUERN_OK;
     CUdevice wanted;
-    if (ordinal < 0) return no_device(*driver, ordinal);
-    if ((*driver)->cuDeviceGet(&wanted, ordinal) != CUDA_SUCCESS) return no_device(*driver, ordinal);
+    int count;
+    if (!is_present(*driver, ordinal, &count))
+        return qn_fail(QUERN_NO_DEVICE, "device = %d: 0 … %d are present", ordinal, count - 1);
+    result = (*driver)->cuDeviceGet(&wanted, ordinal);
+    if (result != CUDA_SUCCESS) return qn_driver_fail(*driver, QUERN_DRIVER_ERROR, "cuDeviceGet", result);
     if (wanted == *handle) return QUERN_OK;
     return qn_fail(QUERN_WRONG_CONTEXT,
                    "device = %d, but the current context is of device %d: make a context of device %d current, "
@@ -145,8 +148,12 @@ typedef struct attempt {
 static bool load_library(const qn_driver *driver, qn_entry *entry, attempt *a)
 {
     if (entry->library) return true;
+    // The image outlives the library, so that the driver need not copy it.
+    CUlibraryOption options[] = {CU_LIBRARY_BINARY_IS_PRESERVED};
+    void *values[] = {NULL};
     CUlibrary library = NULL;
-    if (!ATTEMPT(a, cuLibraryLoadData, &library, entry->image.bytes.bytes, NULL, NULL, 0, NULL, NULL, 0)) return false;
+    if (!ATTEMPT(a, cuLibraryLoadData, &library, entry->image.bytes.bytes, NULL, NULL, 0, options, values, 1))
+        return false;
     if (!ATTEMPT(a, cuLibraryGetKernel, &entry->kernel, library, entry->image.entry)) {
         driver->cuLibraryUnload(library);
         return false;

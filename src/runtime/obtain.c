@@ -11,23 +11,22 @@
 
 // ---- work
 
-static quern_status finish_init(quern *q, qn_work *work, const char *entry, const qn_arch *arch, const char *spec_text)
+static void begin_init(qn_work *work, const char *entry, const qn_extras *extras, const qn_arch *arch,
+                       const char *spec_text)
 {
+    memset(work, 0, sizeof *work);
     work->arch = arch;
+    work->extras = extras;
     work->spec_text = spec_text;
     snprintf(work->entry_name, sizeof work->entry_name, "%s", entry);
-    QN_TRY(qn_work_key(q, work, &work->key));
-    work->hash = qn_hash_bytes(work->key.bytes, work->key.length);
-    return QUERN_OK;
 }
 
 quern_status qn_work_init(quern *q, qn_work *work, const qn_kernel_plan *plan, const qn_arch *arch,
                           const char *spec_text)
 {
-    memset(work, 0, sizeof *work);
     qn_nvtx_push(q->nvtx, "quern:source ", plan->entry);
-    quern_status status = qn_kernel_source(q, plan, arch, &work->source);
-    if (status == QUERN_OK) status = finish_init(q, work, plan->entry, arch, spec_text);
+    begin_init(work, plan->entry, NULL, arch, spec_text);
+    quern_status status = qn_work_key(q, work, plan, NULL);
     qn_nvtx_pop(q->nvtx);
     return status;
 }
@@ -35,17 +34,13 @@ quern_status qn_work_init(quern *q, qn_work *work, const qn_kernel_plan *plan, c
 quern_status qn_work_init_source(quern *q, qn_work *work, const char *source, const char *entry,
                                  const qn_extras *extras, const qn_arch *arch, const char *spec_text)
 {
-    memset(work, 0, sizeof *work);
-    work->extras = extras;
-    qn_text_puts(&work->source, source);
-    QN_TRY(qn_text_check(&work->source));
-    return finish_init(q, work, entry, arch, spec_text);
+    begin_init(work, entry, extras, arch, spec_text);
+    return qn_work_key(q, work, NULL, source);
 }
 
 void qn_work_fini(qn_work *work)
 {
-    qn_text_fini(&work->source);
-    qn_text_fini(&work->key);
+    if (!work->key_is_lent) qn_text_fini(&work->key);
     free(work->message);
 }
 
@@ -163,7 +158,7 @@ static quern_status run_compiler(quern *q, const qn_nvrtc *nvrtc, const qn_work 
     const qn_extras *extras = work->extras;
     qn_compile_options(q, work->arch, extras, &options);
     snprintf(name, sizeof name, extras ? QN_SOURCE_ROOT "%s.cu" : "%s", work->entry_name);
-    qn_compile request = {.source = work->source.bytes,
+    qn_compile request = {.source = work->source,
                           .name = name,
                           .entry = work->entry_name,
                           .options = options.item,

@@ -76,17 +76,18 @@ static void describe_variant(const qn_family *family, const qn_variant *from, qn
 static quern_op *op_new(const request *r, const qn_arch *arch)
 {
     const qn_variants *variants = r->variants;
-    quern_op *op = calloc(1, sizeof *op + variants->count * sizeof op->variant[0]);
+    quern_op *op;
+    size_t bytes = sizeof *op + variants->count * sizeof op->variant[0]; // a multiple of the alignment
+    op = aligned_alloc(_Alignof(quern_op), bytes);
     if (!op) return NULL;
+    memset(op, 0, bytes);
     op->q = r->q;
     op->driver = r->driver;
     op->family = r->family;
     op->arch = arch;
     op->spec = *r->spec;
     op->spec.base.family = r->family->name; // the caller's string may go away
-    op->args_bytes = r->family->args_bytes;
     op->limits = r->device.limits;
-    qn_args_glance_of(r->family, &op->spec.base, &op->glance);
     op->log_launch = r->q->log_launch;
     op->in_table = !r->config;
     atomic_init(&op->references, 1);
@@ -96,8 +97,8 @@ static quern_op *op_new(const request *r, const qn_arch *arch)
         op->variant[v].config = variants->item[v].config;
         op->variant[v].plan = variants->item[v].plan;
         describe_variant(r->family, &variants->item[v], &op->variant[v]);
-        op->variant[v].stage_count = variants->item[v].plan.stage_count;
     }
+    qn_op_at_hand(op);
     return op;
 }
 
@@ -254,10 +255,29 @@ static bool describe_bytes(const quern_spec *spec, CUdevice handle, qn_descripto
     return true;
 }
 
-static quern_op *find_alias(const quern *q, const quern_spec *spec, const qn_descriptor *alias)
+static inline _Atomic(const qn_table_entry *) *recent_at(quern *q, const quern_spec *spec)
 {
-    quern_op *op = qn_table_find(&q->aliases, alias);
-    return op && spec->family && !strcmp(spec->family, op->family->name) ? op : NULL;
+    uintptr_t at = (uintptr_t)spec;
+    return &q->recent[(at >> 4 ^ at >> 10) % QN_RECENT];
+}
+
+// Callers mostly keep a spec in one place: what was found for that place last, if it is still right.
+static inline quern_op *find_recent(quern *q, const quern_spec *spec, CUdevice handle)
+{
+    const qn_table_entry *entry = atomic_load_explicit(recent_at(q, spec), memory_order_acquire);
+    if (!entry || entry->descriptor.word[0] != spec->size || entry->descriptor.word[1] != (uint32_t)handle) return NULL;
+    quern_op *op = entry->value;
+    if (memcmp(entry->descriptor.word + 2, spec + 1, spec->size - sizeof *spec) != 0) return NULL;
+    return spec->family && !strcmp(spec->family, op->family_name) ? op : NULL;
+}
+
+static quern_op *find_alias(quern *q, const quern_spec *spec, const qn_descriptor *alias)
+{
+    const qn_table_entry *entry = qn_table_find_entry(&q->aliases, alias);
+    quern_op *op = entry ? entry->value : NULL;
+    if (!op || !spec->family || strcmp(spec->family, op->family_name) != 0) return NULL;
+    atomic_store_explicit(recent_at(q, spec), entry, memory_order_release);
+    return op;
 }
 
 // Bytes that were checked once and led to this op need no check again. Not having room for it costs time only.
@@ -334,7 +354,8 @@ static quern_status prepare(quern *q, const quern_spec *spec, const qn_range *ra
         QN_TRY(quern_spec_check(spec)); // a bad spec is the nearer fault
         return status;
     }
-    bool has_alias = !range && describe_bytes(spec, handle, &alias);
+    if (!range) found = find_recent(q, spec, handle);
+    bool has_alias = !found && !range && describe_bytes(spec, handle, &alias);
     if (has_alias) found = find_alias(q, spec, &alias);
     if (found) {
         QN_TALLY(q, hit_table, 1);

@@ -31,6 +31,7 @@ enum {
     QN_PORTABLE_CLUSTER = 8,       // a larger cluster needs the non-portable attribute
     QN_WORKSPACE_ALIGN = 256,
     QN_MAX_ALIASES = 16, // of an op: bytes that differ and mean the same, such as padding
+    QN_RECENT = 64,      // a power of 2
     QN_LOCK_SLOTS = 64,
     QN_MEMORY_LISTS = 16384,
     QN_MAX_SEALED = 16
@@ -93,6 +94,8 @@ struct quern {
     _Atomic(const qn_driver *) driver; // set once it is loaded
     qn_table table;                    // the complete spec and the device → op, which it owns
     qn_table aliases; // the caller's bytes of a spec and the device → an op of table: a hit without checks
+    _Atomic(const qn_table_entry *)
+        recent[QN_RECENT];                        // of aliases, by where the caller's structure was: a guess to check
     _Atomic(qn_entry *) entries[QN_MEMORY_LISTS]; // by hash
     qn_lock_slot lock_slots[QN_LOCK_SLOTS];       // flight locks in use, for a forked child to close
     qn_tally tally;
@@ -188,7 +191,10 @@ typedef struct qn_work {
     const qn_extras *extras; // NULL: one of Quern's own kernels
     char entry_name[QN_MAX_ENTRY];
     const char *spec_text;
-    qn_text source, key;
+    qn_text key;
+    bool key_is_lent;   // by the entry
+    const char *source; // in the key, whose last item it is; ends with 0
+    size_t source_bytes;
     qn_hash hash;
     // results
     qn_entry *entry;
@@ -227,7 +233,8 @@ typedef struct qn_options {
 } qn_options;
 void qn_compile_options(const quern *q, const qn_arch *arch, const qn_extras *extras, qn_options *options);
 bool qn_is_line_info(const char *option); // in either of its spellings
-quern_status qn_work_key(const quern *q, const qn_work *work, qn_text *key);
+// Writes work's key, with the plan's source or else this one, and the hash.
+quern_status qn_work_key(const quern *q, qn_work *work, const qn_kernel_plan *plan, const char *source);
 
 // The limits and rules of a caller's source (custom_check.c): BAD_ARGUMENT names the member and what is wrong with it.
 quern_status qn_source_check(const quern_source *source, bool line_info);
@@ -308,40 +315,58 @@ typedef struct qn_stage {
 } qn_stage;
 
 typedef struct qn_op_variant {
-    size_t stage_count; // of the plan, which is large
-    qn_stage stage[QN_MAX_STAGES];
+    _Alignas(64) size_t stage_count; // of the plan, which is large
+    bool has_workspace;              // at some sizes
     qn_config config;
+    qn_stage stage[QN_MAX_STAGES];
     qn_plan plan;
     char sizes_text[96];
     char config_text[256];
     char chosen[48];
 } qn_op_variant;
 
+typedef struct qn_size_range {
+    int64_t last; // of the sizes that it serves
+    unsigned char variant;
+} qn_size_range;
+
 struct quern_op {
-    quern *q; // first what a launch reads
-    const qn_driver *driver;
-    const qn_family *family;
-    size_t args_bytes; // of the family
-    bool log_launch;   // of the quern
-    bool in_table;     // freed with the quern; else by its own last reference
-    unsigned char of_bucket[QN_MAX_BUCKETS];
+    // what a launch reads, in its order: few cache lines, for the driver leaves none of them in the nearest cache
+    const char *family_name;
+    size_t args_bytes;
+    void (*launch)(const quern_spec *spec, const qn_config *config, const qn_plan *plan, const qn_device_limits *limits,
+                   const quern_args *args, size_t stage, qn_launch *launch);
+    CUresult (*launch_kernel)(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra);
+    size_t size_offset, range_count; // of a family of one size: where it is, and its ranges in order; else 0
+    bool log_launch;                 // of the quern
+    bool in_table;                   // freed with the quern; else by its own last reference
+    qn_args_glance glance;
+    qn_size_range range[QN_MAX_BUCKETS];
     qn_device_limits limits;
     quern_any_spec spec;
-    qn_args_glance glance;
+
+    quern *q;
+    const qn_driver *driver;
+    const qn_family *family;
     const qn_arch *arch;
     _Atomic size_t references; // of an op outside the table
     _Atomic int aliases;       // entries of quern.aliases
+    unsigned char of_bucket[QN_MAX_BUCKETS];
     size_t variant_count;
     qn_op_variant variant[];
 };
 
-void qn_op_free(quern_op *op); // memory only
+void qn_op_at_hand(quern_op *op); // fills what a launch reads from the rest (at_hand.c)
+void qn_op_free(quern_op *op);    // memory only
 
 // What a stage is, into the caller's structures: of an op's variant and of a caller's kernel alike (describe.c).
 // BAD_ARGUMENT for a structure without INIT.
 quern_status qn_stage_describe(const qn_stage *stage, const qn_arch *arch, const char *sizes, const char *config,
                                const char *chosen, quern_kernel_info *info);
 quern_status qn_stage_image(const qn_stage *stage, size_t parameter_bytes, quern_image *image);
+
+// quern_launch_args, by its name inside the library: no call goes through the table that other libraries could change.
+quern_status qn_launch_args(const quern_op *op, const quern_args *given, CUstream stream);
 
 // Sizes structures of any family on the stack.
 typedef union qn_any_sizes {

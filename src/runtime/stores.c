@@ -60,7 +60,6 @@ static qn_entry *copy_record(const qn_work *work, const quern_record *record)
     if (!entry) return NULL;
     qn_image *image = &entry->image;
     qn_text_put(&image->bytes, record->image, record->image_bytes);
-    qn_text_put(&entry->key, work->key.bytes, work->key.length);
     memcpy(image->entry, work->entry_name, sizeof image->entry);
     strncpy(image->arch, work->arch->name, sizeof image->arch - 1);
     image->registers = record->registers;
@@ -69,7 +68,7 @@ static qn_entry *copy_record(const qn_work *work, const quern_record *record)
     image->compile_us = record->compile_us;
     entry->hash = work->hash;
     if (record->toolchain) strncpy(entry->toolchain, record->toolchain, sizeof entry->toolchain - 1);
-    if (!image->bytes.failed && !entry->key.failed) return entry;
+    if (!image->bytes.failed) return entry;
     qn_entry_free(entry);
     return NULL;
 }
@@ -89,6 +88,25 @@ static int on_found(void *user, const quern_record *answer)
         s->entry = copy_record(s->work, &record);
     }
     return 0;
+}
+
+// The entry of a row takes the work's key, which stays readable there: entries live as long as the quern. False: no
+// memory for another copy.
+static bool publish(quern *q, qn_work *work, qn_entry *entry)
+{
+    if (work->key_is_lent)
+        qn_text_put(&entry->key, work->key.bytes, work->key.length);
+    else
+        entry->key = work->key;
+    if (entry->key.failed) {
+        qn_entry_free(entry);
+        return false;
+    }
+    work->entry = qn_memory_publish(q, entry); // or the equal one that was first
+    work->key = work->entry->key;
+    work->key_is_lent = true;
+    work->source = work->key.bytes + work->key.length - work->source_bytes;
+    return true;
 }
 
 // ---- one store
@@ -173,8 +191,7 @@ static quern_status ask(quern *q, qn_process *process, size_t index, qn_work *wo
     if (s.entry) {
         s.entry->store = index;
         s.entry->image.origin = index < q->sealed_count ? QUERN_ORIGIN_SEALED : QUERN_ORIGIN_USER;
-        work->entry = qn_memory_publish(q, s.entry);
-        return QUERN_OK;
+        return publish(q, work, s.entry) ? QUERN_OK : QUERN_NOT_FOUND;
     }
     if (s.is_bad) {
         qn_warn_once(q, QN_WARN_BAD_ROW, "cache", "%s: the row of %s (%s) is passed over: %s", store_name(q, index),

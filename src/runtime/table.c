@@ -10,15 +10,10 @@
 
 enum { FIRST_SLOTS = 64 };
 
-typedef struct entry {
-    qn_descriptor descriptor;
-    void *value;
-} entry;
-
 struct qn_table_level {
     qn_table_level *older;
     size_t mask;
-    _Atomic(entry *) slot[];
+    _Atomic(qn_table_entry *) slot[];
 };
 
 // Sums of products of two words, each with a constant of its own: independent of each other, so that they overlap. Short
@@ -46,18 +41,24 @@ static inline bool is_equal(const qn_descriptor *a, const qn_descriptor *b)
     return !differs;
 }
 
-void *qn_table_find(const qn_table *table, const qn_descriptor *descriptor)
+const qn_table_entry *qn_table_find_entry(const qn_table *table, const qn_descriptor *descriptor)
 {
     const qn_table_level *level = atomic_load_explicit(&table->level, memory_order_acquire);
     if (!level) return NULL;
     for (size_t i = (size_t)descriptor->hash & level->mask;; i = (i + 1) & level->mask) {
-        const entry *found = atomic_load_explicit(&level->slot[i], memory_order_acquire);
+        const qn_table_entry *found = atomic_load_explicit(&level->slot[i], memory_order_acquire);
         if (!found) return NULL;
-        if (is_equal(&found->descriptor, descriptor)) return found->value;
+        if (is_equal(&found->descriptor, descriptor)) return found;
     }
 }
 
-static void place(qn_table_level *level, entry *item)
+void *qn_table_find(const qn_table *table, const qn_descriptor *descriptor)
+{
+    const qn_table_entry *found = qn_table_find_entry(table, descriptor);
+    return found ? found->value : NULL;
+}
+
+static void place(qn_table_level *level, qn_table_entry *item)
 {
     size_t i = (size_t)item->descriptor.hash & level->mask;
     while (atomic_load_explicit(&level->slot[i], memory_order_relaxed)) i = (i + 1) & level->mask;
@@ -75,7 +76,7 @@ static quern_status grow(qn_table *table)
     level->older = old;
     level->mask = slots - 1;
     for (size_t i = 0; old && i <= old->mask; i++) {
-        entry *item = atomic_load_explicit(&old->slot[i], memory_order_relaxed);
+        qn_table_entry *item = atomic_load_explicit(&old->slot[i], memory_order_relaxed);
         if (item) place(level, item);
     }
     atomic_store_explicit(&table->level, level, memory_order_release);
@@ -91,7 +92,7 @@ quern_status qn_table_insert(qn_table *table, const qn_descriptor *descriptor, v
     }
     const qn_table_level *level = atomic_load_explicit(&table->level, memory_order_relaxed);
     if (!level || (table->used + 1) * 2 > level->mask + 1) QN_TRY(grow(table));
-    entry *item = malloc(sizeof *item);
+    qn_table_entry *item = malloc(sizeof *item);
     if (!item) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: no room for an entry of the memory table");
     item->descriptor = *descriptor;
     item->value = value;
@@ -105,7 +106,7 @@ void qn_table_fini(qn_table *table, void (*each)(void *value))
 {
     qn_table_level *level = atomic_load_explicit(&table->level, memory_order_acquire);
     for (size_t i = 0; level && i <= level->mask; i++) {
-        entry *item = atomic_load_explicit(&level->slot[i], memory_order_relaxed);
+        qn_table_entry *item = atomic_load_explicit(&level->slot[i], memory_order_relaxed);
         if (!item) continue;
         each(item->value);
         free(item);

@@ -22,6 +22,11 @@ typedef struct qn_descriptor {
     uint64_t word[QN_TABLE_WORDS];
 } qn_descriptor;
 
+typedef struct qn_table_entry { // never changed, never moved
+    qn_descriptor descriptor;
+    void *value;
+} qn_table_entry;
+
 typedef struct qn_table_level qn_table_level;
 typedef struct qn_table {
     _Atomic(qn_table_level *) level; // the newest; the older, smaller ones hang below it until the end
@@ -31,6 +36,7 @@ typedef struct qn_table {
 void qn_descriptor_seal(qn_descriptor *descriptor); // sets hash, once the words are there
 
 void *qn_table_find(const qn_table *table, const qn_descriptor *descriptor); // NULL: none
+const qn_table_entry *qn_table_find_entry(const qn_table *table, const qn_descriptor *descriptor);
 
 // Publishes value, unless the descriptor is there already: *kept is the value that is in the table. OUT_OF_MEMORY.
 quern_status qn_table_insert(qn_table *table, const qn_descriptor *descriptor, void *value, void **kept);

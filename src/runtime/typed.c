@@ -5,7 +5,7 @@
 #define X(name)                                                                                                        \
     quern_status quern_##name(const quern_op *op, const quern_##name##_args *args, struct CUstream_st *stream)         \
     {                                                                                                                  \
-        return quern_launch_args(op, args ? &args->base : NULL, stream);                                               \
+        return qn_launch_args(op, args ? &args->base : NULL, stream);                                                  \
     }
 QN_FAMILIES(X)
 #undef X

@@ -60,8 +60,9 @@ static int64_t size_value(const qn_measure *m, size_t i)
 static int64_t extent(const qn_measure *m, const char *axis)
 {
     const qn_family *family = m->o->space->family;
+    int64_t plus = 0;
     for (size_t i = 0; i < family->size_count; i++)
-        if (!strcmp(family->sizes[i].name, axis)) return size_value(m, i);
+        if (qn_axis_is(axis, family->sizes[i].name, &plus)) return size_value(m, i) + plus;
     return qn_spec_number(family, m->o->space->spec, axis);
 }
 

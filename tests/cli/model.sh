@@ -14,8 +14,11 @@ chmod +x "$TMPDIR/bin/c++fake"
 export CXX=c++fake QUERN_TEMPLATES="$QUERN_CLI/../../kernel_templates"
 logits logits.npy
 spec='softmax_topk V=8 K=3 in=bf16'
+mkdir -p "$QUERN_CACHE_DIR/model/work-killed" # as a process leaves it that was killed
+chmod 700 "$QUERN_CACHE_DIR" "$QUERN_CACHE_DIR/model"
 t quern run "$spec" logits=logits.npy --device model
 ls "$QUERN_CACHE_DIR"
+ls "$QUERN_CACHE_DIR/model" | grep work-
 chmod 770 "$QUERN_CACHE_DIR"
 t quern run "$spec" logits=logits.npy --device model
 t quern doctor >"$TMPDIR/shown"

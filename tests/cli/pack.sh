@@ -45,3 +45,28 @@ t quern pack mxfp4_shared in=s.npy keys=k.npy key_scale=s4.npy
 t quern pack mxfp4_shared in=keys.npy keys=keys.npy key_scale=s4.npy
 t quern pack mxfp4_shared in=keys.npy keys=k4.npy key_scale=k4.npy
 t quern unpack fp8_shared keys=k.npy key_scale=s.npy out=back.npy
+
+# Expected scores are computed, asked for or not; winners are shown with their scores, or alone.
+run() { # SPEC WORD...
+    spec=$1
+    shift
+    t quern run "$spec" --device cpu q=q3.npy q_scale=qs3.npy w=w.npy length=length.npy "$@"
+}
+shared='indexer H=1 C=32 k=3 q=mxfp4'
+run "$shared" keys=k.npy key_scale=s.npy --show 1 --expect scores=score.npy,indices=i.npy
+run "$shared" keys=k.npy key_scale=s.npy --show 1 --top 2
+run "$shared scores=0" keys=k.npy key_scale=s.npy --expect scores=score.npy
+run "$shared" keys=k.npy key_scale=s.npy --expect score=score.npy
+run "$shared" keys=k.npy key_scale=s.npy --expect keys=k.npy
+run "$shared" keys=k.npy key_scale=s.npy --expect scores
+npy half.npy '<u2' False '(1, 1, 1, 8)' '\200\077\200\077\200\077\200\077\200\077\200\077\200\077\200\077'
+t quern run 'attention d=8' --device cpu q=half.npy k=half.npy v=half.npy --show 1
+
+# Pages: what indexer cannot read is not written; a file that a spec without pages, or with them, does not have.
+t quern pack mxfp4_shared in=keys.npy keys=never.npy --page 12
+t quern pack mxfp4_shared in=keys.npy keys=never.npy --page 1
+t quern pack fp8_shared in=keys.npy keys=never.npy --page 4104
+run "$shared" keys=k.npy key_scale=s.npy block_table=table.npy
+run "$shared page=8" keys=pages.npy key_scale=s.npy block_table=table.npy
+run "$shared page=1" keys=pages.npy block_table=table.npy
+ls never.npy 2>/dev/null

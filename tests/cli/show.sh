@@ -17,8 +17,9 @@ grep -c ' user ' "$TMPDIR/again"
 sizes() { # SPEC ARCH: the column "sizes"
     quern show plan "$1" --arch "$2" --json | sed -n 's/^.*"sizes":[[:space:]]*"\(.*\)",$/\1/p'
 }
-sizes 'attention d=128' sm_90a
-sizes 'attention d=128' sm_80
+sizes 'attention d=128' sm_90a | grep -v '^Sq 1\.\.'
+sizes 'attention d=128' sm_80 | grep -v '^Sq 1\.\.'
 sizes 'indexer H=32 C=128 k=2048' sm_90a | sort -u | sed -n '1p;$p'
 sizes 'router D=7168 E=256 K=8 in=bf16 w=bf16 batch_invariant=1' sm_90a
-quern show plan 'attention d=128' --arch sm_90a | grep -c ' -$' # takes of an SM: the configuration's own kernel only
+quern show plan 'attention d=128' --arch sm_90a | grep 'Sq 17' | grep -c ' -$' # takes of an SM: the configuration's own kernel only
+quern ops attention | grep -E '^(scale|softcap|v +input +\[B|lse +output +\[B)' | tr -s ' '

@@ -72,3 +72,4 @@ t quern tune --compare "$spec" --db gains.db --json >"$TMPDIR/whole"
 json
 sqlite3 :memory: "SELECT json_extract(CAST(readfile('$TMPDIR/out') AS TEXT), '$.gains.median_percent', '$.gains.above_25', '$.gains.own_not_timed')"
 t quern tune --compare 'softmax_topk V=6000 K=8 in=f32' --db gains.db
+t quern tune "$spec [rows 1..64]" --rows 8

@@ -29,4 +29,5 @@ d=512 causal=1
 d=576 dv=512 kv_alias=1 layout=paged page=64 causal=1
 SPECS
 "$tool" "$scratch"/dump/*_wgmma.*.cubin | tee "$scratch/seen"
-[ "$(sed -n 's/^\([0-9]*\) products.*/\1/p' "$scratch/seen")" -ge 20 ] # it looked at something
+[ "$(sed -n 's/^\([0-9]*\) products.*/\1/p' "$scratch/seen")" -ge 20 ]              # it looked at something
+[ "$(sed -n 's/.*; \([0-9]*\) waits that leave.*/\1/p' "$scratch/seen")" -ge 5 ] # softmax beside products, in each

@@ -13,17 +13,10 @@
 
 #include "ops/family.h"
 #include "support/check.h"
-#include "support/gpu.h"
+#include "support/gpu_cases.h"
 #include "support/hostile_fill.h"
 
 static gpu g;
-
-static void skip_without_device(void)
-{
-    if (g.driver) return;
-    print_message("skipped: no device (%s)\n", g.why);
-    skip();
-}
 
 static hostile_case make_case(const char *text, int64_t rows, uint64_t seed)
 {
@@ -127,7 +120,7 @@ static void replay(ready *r, CUstream stream)
 static void a_captured_launch_replays_with_the_same_bits(void **state)
 {
     (void)state;
-    skip_without_device();
+    gpu_skip_without_device(&g);
     CUstream stream;
     GPU_MUST(&g, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     for (size_t i = 0; i < QN_COUNT(row_counts); i++) {
@@ -142,7 +135,7 @@ static void a_captured_launch_replays_with_the_same_bits(void **state)
 static void preparing_while_a_stream_captures_leaves_the_capture_valid(void **state)
 {
     (void)state;
-    skip_without_device();
+    gpu_skip_without_device(&g);
     CUstream stream;
     CUgraph graph = NULL;
     GPU_MUST(&g, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
@@ -163,7 +156,7 @@ enum { STREAMS = 4, ROUNDS = 8 };
 static void streams_with_a_workspace_each_do_not_disturb_each_other(void **state)
 {
     (void)state;
-    skip_without_device();
+    gpu_skip_without_device(&g);
     ready r[STREAMS];
     CUstream stream[STREAMS];
     for (int i = 0; i < STREAMS; i++) {
@@ -202,7 +195,7 @@ static void *launch_in_thread(void *user)
 static void an_op_is_launched_from_several_threads_at_once(void **state)
 {
     (void)state;
-    skip_without_device();
+    gpu_skip_without_device(&g);
     worker w[STREAMS];
     pthread_t thread[STREAMS];
     for (int i = 0; i < STREAMS; i++) {
@@ -279,7 +272,7 @@ static void other_family(quern_softmax_topk_args *a)
 static void refused_arguments_leave_the_outputs_untouched(void **state)
 {
     (void)state;
-    skip_without_device();
+    gpu_skip_without_device(&g);
     static const refusal refusals[] = {
         {"logits", QUERN_MISSING_ARGUMENT, null_logits},
         {"values", QUERN_MISSING_ARGUMENT, null_values},
@@ -311,7 +304,7 @@ static void refused_arguments_leave_the_outputs_untouched(void **state)
 static void a_small_workspace_is_refused(void **state)
 {
     (void)state;
-    skip_without_device();
+    gpu_skip_without_device(&g);
     size_t with_workspace = 0;
     for (size_t i = 0; i < QN_COUNT(row_counts); i++) {
         ready r;
@@ -336,7 +329,7 @@ static void a_small_workspace_is_refused(void **state)
 static void zero_rows_launch_nothing(void **state)
 {
     (void)state;
-    skip_without_device();
+    gpu_skip_without_device(&g);
     ready r;
     make_ready(&r, small, 5, 70);
     gpu_case_reset(&g, &r.device);
@@ -351,7 +344,7 @@ static void zero_rows_launch_nothing(void **state)
 static void arguments_by_name_launch_the_same(void **state)
 {
     (void)state;
-    skip_without_device();
+    gpu_skip_without_device(&g);
     ready r;
     make_ready(&r, small, 7, 80);
     const quern_softmax_topk_args *a = &r.device.args;
@@ -405,7 +398,7 @@ static void make_repeated(ready *r, const char *text, int64_t rows, int64_t offs
 static void a_batch_invariant_row_has_the_same_bits_in_any_batch_at_any_address(void **state)
 {
     (void)state;
-    skip_without_device();
+    gpu_skip_without_device(&g);
     static const char *const texts[] = {
         "softmax_topk V=50257 K=50 in=bf16 lse=1 batch_invariant=1",
         "softmax_topk V=4099 K=256 in=f32 value=logprob norm=topk lse=1 batch_invariant=1"};
@@ -429,7 +422,7 @@ static void a_batch_invariant_row_has_the_same_bits_in_any_batch_at_any_address(
 static void the_current_context_is_used_and_left_as_it_was(void **state)
 {
     (void)state;
-    skip_without_device();
+    gpu_skip_without_device(&g);
     CUcontext current = NULL;
     ready r;
     make_ready(&r, small, 2, 100);
@@ -449,7 +442,7 @@ static void the_current_context_is_used_and_left_as_it_was(void **state)
 static void an_op_stays_usable_after_its_quern_is_closed(void **state)
 {
     (void)state;
-    skip_without_device();
+    gpu_skip_without_device(&g);
     quern_options options = QUERN_OPTIONS_INIT;
     quern *other = NULL;
     ready r;
@@ -471,7 +464,7 @@ static void an_op_stays_usable_after_its_quern_is_closed(void **state)
 static void preparing_twice_gives_the_same_op(void **state)
 {
     (void)state;
-    skip_without_device();
+    gpu_skip_without_device(&g);
     hostile_case c = make_case(small, 1, 120);
     quern_counters before = QUERN_COUNTERS_INIT, after = QUERN_COUNTERS_INIT;
     quern_op *first = prepare(&c);

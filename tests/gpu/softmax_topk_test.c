@@ -14,19 +14,12 @@
 
 #include "support/check.h"
 #include "support/compile_pool.h"
-#include "support/gpu.h"
+#include "support/gpu_cases.h"
 #include "tune/space.h"
 
 static gpu g;
 
-enum { MOST_REPORTS = 12, REPEATS = 3 };
-
-static void skip_without_device(void)
-{
-    if (g.driver) return;
-    print_message("skipped: no device (%s)\n", g.why);
-    skip();
-}
+enum { REPEATS = 3 };
 
 static void must_be_ok(quern_status status)
 {
@@ -39,25 +32,6 @@ static unsigned wanted_tag(void)
 }
 
 // ---- failures are collected: one run shows all cases that fail
-
-typedef struct verdict {
-    size_t cases, failed;
-} verdict;
-
-static void count_case(verdict *v, qn_text *report)
-{
-    v->cases++;
-    if (report->length) {
-        if (v->failed++ < MOST_REPORTS) print_error("%s", qn_text_string(report));
-        qn_text_clear(report);
-    }
-}
-
-static void conclude(const verdict *v, const char *what)
-{
-    print_message("%zu %s, %zu failed\n", v->cases, what, v->failed);
-    if (v->failed) fail_msg("%zu of %zu %s failed; the first ones are above", v->failed, v->cases, what);
-}
 
 // ---- a case on the device
 
@@ -133,8 +107,8 @@ static void compile_ahead(unsigned tag)
 static void every_hostile_case_equals_the_reference_three_times_over(void **state)
 {
     (void)state;
-    skip_without_device();
-    verdict v = {0};
+    gpu_skip_without_device(&g);
+    family_verdict v = {0};
     qn_text report = QN_TEXT_INIT;
     size_t count;
     const hostile_case *cases = hostile_cases(&count);
@@ -144,10 +118,10 @@ static void every_hostile_case_equals_the_reference_three_times_over(void **stat
         quern_op *op = prepare(&cases[i].spec.base);
         run_case(&cases[i], op, NULL, &report);
         quern_op_release(op);
-        count_case(&v, &report);
+        family_count(&v, &report);
     }
     qn_text_fini(&report);
-    conclude(&v, "cases");
+    family_conclude(&v, "cases", gpu_is_quick() ? 250 : 900);
 }
 
 // ---- every plan by force: the heuristic of each bucket of rows, what differs from the first of each plan in one knob, and
@@ -201,7 +175,7 @@ static bool any_for_forced(const char *text)
     return false;
 }
 
-static void force_on(const quern_softmax_topk_spec *spec, const char *text, verdict *v)
+static void force_on(const quern_softmax_topk_spec *spec, const char *text, family_verdict *v)
 {
     qn_configs list = QN_CONFIGS_INIT;
     qn_text report = QN_TEXT_INIT, name = QN_TEXT_INIT;
@@ -218,7 +192,7 @@ static void force_on(const quern_softmax_topk_spec *spec, const char *text, verd
         for (size_t j = 0; j < count; j++) {
             if (strcmp(cases[j].text, text) || !for_forced(&cases[j]) || !hostile_wanted(&cases[j], ~0u)) continue;
             run_case(&cases[j], op, qn_text_string(&name), &report);
-            count_case(v, &report);
+            family_count(v, &report);
         }
         quern_op_release(op);
     }
@@ -230,16 +204,16 @@ static void force_on(const quern_softmax_topk_spec *spec, const char *text, verd
 static void every_plan_by_force_equals_the_reference(void **state)
 {
     (void)state;
-    skip_without_device();
+    gpu_skip_without_device(&g);
     static const char *const bases[] = {"m0_normal", "g0_normal", "m3_normal", "g4_normal"};
     size_t count, most = gpu_is_quick() ? 1 : QN_COUNT(bases);
     const hostile_case *cases = hostile_cases(&count);
-    verdict v = {0};
+    family_verdict v = {0};
     for (size_t b = 0; b < most; b++)
         for (size_t i = 0; i < count; i++)
             if (strcmp(cases[i].name, bases[b]) == 0 && any_for_forced(cases[i].text))
                 force_on(&cases[i].spec, cases[i].text, &v);
-    conclude(&v, "cases on forced plans");
+    family_conclude(&v, "cases on forced plans", 1);
 }
 
 // ---- large tensors: filled by rows that repeat, compared in sampled rows
@@ -413,12 +387,12 @@ static bool run_large(const hostile_case *c, qn_text *report)
 static void large_tensors_equal_the_reference_in_sampled_rows(void **state)
 {
     (void)state;
-    skip_without_device();
+    gpu_skip_without_device(&g);
     if (gpu_is_quick()) {
         print_message("skipped: $QUERN_TEST_QUICK\n");
         skip();
     }
-    verdict v = {0};
+    family_verdict v = {0};
     qn_text report = QN_TEXT_INIT;
     size_t count;
     const hostile_case *cases = hostile_cases(&count);
@@ -428,10 +402,10 @@ static void large_tensors_equal_the_reference_in_sampled_rows(void **state)
         if (!run_large(&cases[i], &report))
             print_message("left out: %s: the device has too little memory\n", cases[i].name);
         else
-            count_case(&v, &report);
+            family_count(&v, &report);
     }
     qn_text_fini(&report);
-    conclude(&v, "large cases");
+    family_conclude(&v, "large cases", 0); // a device may have too little memory for any
 }
 
 int main(void)

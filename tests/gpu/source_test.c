@@ -10,19 +10,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "support/gpu.h"
+#include "support/gpu_cases.h"
 
 enum { N = 4096 };
 
 static gpu g;
 static CUdeviceptr memory; // N words
-
-static void skip_without_device(void)
-{
-    if (g.driver) return;
-    print_message("skipped: no device (%s)\n", g.why);
-    skip();
-}
 
 static quern_source source_of(const char *text, const char *entry, size_t parameter_bytes)
 {
@@ -63,7 +56,7 @@ static void clear(void)
 static void parameters_of_all_sizes_arrive_where_the_structure_has_them(void **state)
 {
     (void)state;
-    skip_without_device();
+    gpu_skip_without_device(&g);
     static const char text[] =
         "struct three { unsigned char x, y, z; };\n"
         "extern \"C\" __global__ void spread(unsigned *out, char a, short b, double c, three d, int e, long long f, "
@@ -106,7 +99,7 @@ static void parameters_of_all_sizes_arrive_where_the_structure_has_them(void **s
 static void a_kernel_without_parameters_runs(void **state)
 {
     (void)state;
-    skip_without_device();
+    gpu_skip_without_device(&g);
     static const char text[] = "__device__ unsigned counter;\n"
                                "extern \"C\" __global__ void count() { atomicAdd(&counter, 1u); }\n";
     quern_source source = source_of(text, "count", 0);
@@ -141,7 +134,7 @@ typedef struct place_parameters {
 static void any_shape_inside_the_limits_runs(void **state)
 {
     (void)state;
-    skip_without_device();
+    gpu_skip_without_device(&g);
     static const struct {
         uint32_t grid[3], threads[3];
     } shapes[] = {
@@ -173,7 +166,7 @@ static void any_shape_inside_the_limits_runs(void **state)
 static void large_shared_memory_and_clusters_run(void **state)
 {
     (void)state;
-    skip_without_device();
+    gpu_skip_without_device(&g);
     static const char text[] = "extern \"C\" __global__ void wide(unsigned *out, int words)\n"
                                "{\n"
                                "    extern __shared__ unsigned shared[];\n"
@@ -209,7 +202,7 @@ static void large_shared_memory_and_clusters_run(void **state)
 static void a_captured_launch_replays_with_the_parameters_of_the_capture(void **state)
 {
     (void)state;
-    skip_without_device();
+    gpu_skip_without_device(&g);
     static const quern_header headers[] = {{"place.h", "#define PLACE(i) (5u * (i))\n"}};
     static unsigned out[N];
     CUstream stream;
@@ -247,7 +240,7 @@ static void a_captured_launch_replays_with_the_parameters_of_the_capture(void **
 static void the_same_source_is_found_and_another_is_not(void **state)
 {
     (void)state;
-    skip_without_device();
+    gpu_skip_without_device(&g);
     quern_kernel_info info = QUERN_KERNEL_INFO_INIT;
     quern_source source = source_of("extern \"C\" __global__ void found(int *x) { *x = 1; }", "found", 8);
     quern_kernel_release(prepare(&source));
@@ -264,7 +257,7 @@ static void the_same_source_is_found_and_another_is_not(void **state)
 static void a_wrong_number_of_parameter_bytes_never_reaches_the_device(void **state)
 {
     (void)state;
-    skip_without_device();
+    gpu_skip_without_device(&g);
     quern_kernel *kernel = NULL;
     quern_source source = source_of("extern \"C\" __global__ void two(int *x, int y) { *x = y; }", "two", 8);
 
@@ -278,7 +271,7 @@ static void a_wrong_number_of_parameter_bytes_never_reaches_the_device(void **st
 static void an_op_of_a_range_gives_the_bits_of_the_op_of_all(void **state)
 {
     (void)state;
-    skip_without_device();
+    gpu_skip_without_device(&g);
     enum { ROWS = 3, V = 5000, K = 20 };
     static float logits[ROWS * V];
     static int32_t ids[2][ROWS * K];

@@ -68,7 +68,7 @@ static quern_status check_op(void *user, const quern_op *op)
 static bool fill(void *user, const qn_tensor *tensor, size_t copy, void *host, size_t elements)
 {
     const tuned *t = user;
-    return t->subject->fill && t->subject->fill(NULL, tensor, copy, host, elements);
+    return t->subject->fill && t->subject->fill(&t->spec.base, t->sizes, tensor, copy, host, elements);
 }
 
 static void search_on_device(tuned *t, qn_search *search)

@@ -5,14 +5,13 @@
 // The case "stays" has more tiles than the device has SMs, so that a CTA goes from one to the next, as it does also from
 // the first to the second of a pair of tiles (causal, more queries than a tile has).
 // $QUERN_TEST_CASE: only cases with this in their name; $QUERN_TEST_SHARD=i/n: every n-th.
-#include "support/simt.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ops/attention.h"
 #include "support/check_attention.h"
+#include "support/simt_cases.h"
 
 #define GROUPS_2 "plan=wgmma rows=128 keys=128 columns=1 slots=4"
 #define GROUPS_3 "plan=wgmma rows=192 keys=64 columns=1 slots=4"
@@ -180,17 +179,15 @@ static char *count_kernels(const char *source, void *user)
 
 static void run_forced(model *m, const forced *f, model_order order, qn_text *report)
 {
-    const qn_arch *arch;
     qn_config config;
     attention_data data;
     qn_text fault = QN_TEXT_INIT;
     int ran[2] = {0, 0};
     attention_case c = case_of(f);
-    assert_int_equal(qn_arch_find("sm_90a", &arch), QUERN_OK);
     if (qn_config_parse(&qn_family_attention, f->config, &config) != QUERN_OK) fail_msg("%s", quern_message());
     if (!attention_data_make(&c, 0x7FFF, &data)) fail_msg("no memory"); // unused memory is NaN
     model_set_edit(m, count_kernels, ran);
-    if (model_run_config(m, &c.spec.base, arch, &config, &data.args.base, order, &fault) != QUERN_OK) {
+    if (model_run_config(m, &c.spec.base, simt_arch("sm_90a"), &config, &data.args.base, order, &fault) != QUERN_OK) {
         attention_describe(&c, report);
         qn_text_putf(report, "    %s\n%s", quern_message(), qn_text_string(&fault));
     } else {
@@ -205,57 +202,42 @@ static void run_forced(model *m, const forced *f, model_order order, qn_text *re
 
 static bool is_wanted(const forced *f, size_t i, unsigned build)
 {
-    const char *name = getenv("QUERN_TEST_CASE"), *shard = getenv("QUERN_TEST_SHARD");
-    unsigned part = 0, parts = 1;
-    if (shard && sscanf(shard, "%u/%u", &part, &parts) != 2) fail_msg("QUERN_TEST_SHARD: i/n is needed");
-    return (f->builds & build) && i % parts == part && (!name || strstr(f->name, name));
+    const char *name = getenv("QUERN_TEST_CASE");
+    return (f->builds & build) && family_is_in_shard(i) && (!name || strstr(f->name, name));
 }
 
-static void run_list(model_build build, unsigned bit)
+static void run_list(model_build build, unsigned bit, size_t least)
 {
     model *m = simt_model_any(build);
-    size_t count = 0, failed = 0;
+    family_verdict v = {0};
+    qn_text report = QN_TEXT_INIT;
     for (size_t i = 0; i < QN_COUNT(cases); i++) {
-        qn_text report = QN_TEXT_INIT;
         if (!is_wanted(&cases[i], i, bit)) continue;
         run_forced(m, &cases[i], (model_order){.shuffle = i % 3 != 0, .seed = (uint32_t)i}, &report);
-        count++;
-        if (report.length && failed++ < 8)
-            print_error("%s    %s, configuration %s\n", qn_text_string(&report), cases[i].name, cases[i].config);
-        qn_text_fini(&report);
+        if (report.length) qn_text_putf(&report, "    %s, configuration %s\n", cases[i].name, cases[i].config);
+        family_count(&v, &report);
     }
-    print_message("%zu cases, %s build, %zu failed\n", count, model_build_name[build], failed);
-    if (failed) fail_msg("%zu of %zu cases failed; the first ones are above", failed, count);
+    qn_text_fini(&report);
+    family_conclude(&v, build == MODEL_ASAN ? "forced tiles, asan build" : "forced tiles, access build", least);
 }
 
 static void forced_tiles_are_right_under_sanitizers(void **state)
 {
     (void)state;
-    run_list(MODEL_ASAN, ASAN);
+    run_list(MODEL_ASAN, ASAN, 28);
 }
 
 static void forced_tiles_make_no_wrong_access(void **state)
 {
     (void)state;
-    run_list(MODEL_ACCESS, ACCESS);
+    run_list(MODEL_ACCESS, ACCESS, 13);
 }
 
 // ---- the family's own choice
 
-static quern *open_in_memory(void)
-{
-    quern_options options = QUERN_OPTIONS_INIT;
-    quern *q = NULL;
-    options.mode = QUERN_MODE_OFF, options.cache_file = "";
-    if (quern_open(&options, &q) != QUERN_OK) fail_msg("%s", quern_message());
-    return q;
-}
-
 static const qn_arch *sm_90a(void)
 {
-    const qn_arch *arch;
-    assert_int_equal(qn_arch_find("sm_90a", &arch), QUERN_OK);
-    return arch;
+    return simt_arch("sm_90a");
 }
 
 // Whether the plan "wgmma" serves a case on sm_90a.
@@ -271,37 +253,25 @@ static bool is_served(const attention_data *data)
 static void hostile_cases_that_it_serves_are_right(void **state)
 {
     (void)state;
-    const char *shard = getenv("QUERN_TEST_SHARD");
-    unsigned part = 0, parts = 1;
-    size_t count, ran = 0, failed = 0;
+    family_verdict v = {0};
+    qn_text report = QN_TEXT_INIT;
+    size_t count;
     const attention_case *list = attention_cases(&count);
     model *m = simt_model_any(MODEL_PLAIN);
-    quern *q = open_in_memory();
-    if (shard && sscanf(shard, "%u/%u", &part, &parts) != 2) fail_msg("QUERN_TEST_SHARD: i/n is needed");
+    quern *q = simt_open();
     for (size_t i = 0; i < count; i++) {
-        attention_data data;
-        qn_text report = QN_TEXT_INIT, fault = QN_TEXT_INIT;
-        if (!(list[i].tags & HOSTILE_MODEL) || !attention_wanted(&list[i], HOSTILE_MODEL) || i % parts != part)
+        if (!(list[i].tags & HOSTILE_MODEL) || !attention_wanted(&list[i], HOSTILE_MODEL) || !family_is_in_shard(i))
             continue;
-        if (!attention_data_make(&list[i], 0x7FFF, &data)) fail_msg("no memory");
-        model_order order = {.shuffle = i % 4 != 0, .seed = (uint32_t)i};
-        if (is_served(&data)) {
-            ran++;
-            if (model_run_on(m, q, &list[i].spec.base, sm_90a(), &data.args.base, order, &fault) != QUERN_OK) {
-                attention_describe(&list[i], &report);
-                qn_text_putf(&report, "    %s\n%s", quern_message(), qn_text_string(&fault));
-            } else {
-                attention_check_case(&data, &report);
-            }
-            if (report.length && failed++ < 8) print_error("%s\n", qn_text_string(&report));
-        }
-        qn_text_fini(&report);
-        qn_text_fini(&fault);
-        attention_data_free(&data);
+        attention_data *data = family_data_make(&attention_family, &list[i], 0x7FFF);
+        bool served = is_served(data);
+        family_data_free(&attention_family, data);
+        if (!served) continue;
+        simt_judge_case(&attention_family, m, q, sm_90a(), &list[i], NULL, i, &report);
+        family_count(&v, &report);
     }
+    qn_text_fini(&report);
     quern_close(q);
-    print_message("%zu cases, %zu failed\n", ran, failed);
-    if (failed) fail_msg("%zu of %zu cases failed; the first ones are above", failed, ran);
+    family_conclude(&v, "hostile cases of the plan", 20);
 }
 
 // The last query's content in a decode of its own: the same within 1 ulp.
@@ -310,7 +280,7 @@ static void decode_equals_the_last_row(void **state)
     static const char *const specs[] = {"d=64 causal=1", "d=128 in=f16 causal=1", "d=512 causal=1 sink=1"};
     (void)state;
     model *m = simt_model_any(MODEL_PLAIN);
-    quern *q = open_in_memory();
+    quern *q = simt_open();
     for (size_t i = 0; i < QN_COUNT(specs); i++) {
         const forced f = {"last_row", "", specs[i], 0, 1, 2, 1, {35}, {150}, 0, ATTENTION_PACKED, false};
         attention_case many = case_of(&f), one = many;
@@ -387,13 +357,6 @@ static void planted_faults_are_seen(void **state)
     }
 }
 
-static int close_models(void **state)
-{
-    (void)state;
-    simt_close();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -403,5 +366,5 @@ int main(void)
         cmocka_unit_test(decode_equals_the_last_row),
         cmocka_unit_test(planted_faults_are_seen),
     };
-    return cmocka_run_group_tests(tests, NULL, close_models);
+    return cmocka_run_group_tests(tests, NULL, simt_close_models);
 }

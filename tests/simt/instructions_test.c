@@ -56,7 +56,7 @@ static bool run_case(model *m, const instruction_file *file, const instruction_c
     return good;
 }
 
-static size_t run_file(model_build build, const char *name, const char *arch_name)
+static size_t run_file(model_build build, const char *name, const char *arch_name, size_t *ran)
 {
     instruction_file file;
     const qn_arch *arch;
@@ -79,16 +79,18 @@ static size_t run_file(model_build build, const char *name, const char *arch_nam
         print_message("%s, %s, %s: %zu cases, %zu wrong\n", name, arch_name, model_build_name[build], run, wrong);
     }
     instruction_file_fini(&file);
+    *ran += run;
     return wrong;
 }
 
 static void run_all(model_build build)
 {
     static const char *const archs[] = {"sm_80", "sm_90a", "sm_100a"};
-    size_t wrong = 0;
+    size_t wrong = 0, ran = 0;
     for (size_t i = 0; instruction_files[i]; i++)
-        for (size_t k = 0; k < QN_COUNT(archs); k++) wrong += run_file(build, instruction_files[i], archs[k]);
+        for (size_t k = 0; k < QN_COUNT(archs); k++) wrong += run_file(build, instruction_files[i], archs[k], &ran);
     assert_int_equal(wrong, 0);
+    assert_true(ran > 500);
 }
 
 static void instructions_give_the_manual_s_values_under_address_checks(void **state)

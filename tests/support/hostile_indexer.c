@@ -147,6 +147,17 @@ static void add_edges(void)
     c->most = 20000;
     c = add("stream_exact", HOSTILE_MODEL | HOSTILE_GPU, "H=3 C=32 k=300 q=mxfp4 scores=1");
     c->most = 17000, c->fill = INDEXER_INTEGER, c->exact = true;
+    c = add("groups", HOSTILE_MODEL | HOSTILE_GPU | HOSTILE_QUICK, // rows of a group of several sequences
+            "H=64 C=128 k=100 q=mxfp4 page=64 row_seq=1 scores=1");
+    c->T = 21, c->sequences = 4, c->most = 900, c->lengths = INDEXER_MIXED;
+    c = add("groups_small", HOSTILE_MODEL | HOSTILE_GPU, "H=24 C=96 k=40 q=mxfp4 page=16 row_seq=1 scores=1");
+    c->T = 18, c->sequences = 2, c->most = 500, c->lengths = INDEXER_CAUSAL;
+    c = add("groups_wide", HOSTILE_MODEL | HOSTILE_GPU, "H=100 C=64 k=300 q=mxfp4 row_seq=1 cu_keys=1");
+    c->T = 11, c->sequences = 3, c->most = 400, c->lengths = INDEXER_MIXED;
+    c = add("groups_exact", HOSTILE_MODEL | HOSTILE_GPU, "H=64 C=128 k=512 q=mxfp4 page=64 scores=1"); // kept of chunks
+    c->T = 3, c->most = 17100, c->fill = INDEXER_INTEGER, c->exact = true, c->lengths = INDEXER_CAUSAL;
+    c = add("groups_long", HOSTILE_GPU, "H=64 C=128 k=2048 q=mxfp4 page=64 scores=1");
+    c->T = 20, c->most = 49000, c->lengths = INDEXER_CAUSAL;
     c = add("bytes_off", HOSTILE_MODEL | HOSTILE_GPU, "H=4 C=128 k=40 q=mxfp4 scores=1");
     c->offset = 1, c->padding = 3, c->T = 2;
 }

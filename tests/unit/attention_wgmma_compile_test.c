@@ -6,29 +6,19 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "ops/attention.h"
-#include "support/compile_pool.h"
-
-static const qn_arch *arch_of(const char *name)
-{
-    const qn_arch *arch;
-    if (qn_arch_find(name, &arch) != QUERN_OK) fail_msg("%s", quern_message());
-    return arch;
-}
+#include "support/compile_check.h"
 
 static quern_attention_spec parse(const char *text)
 {
-    quern_any_spec spec, full;
-    const qn_family *family;
+    quern_any_spec spec;
     quern_attention_spec result;
-    if (quern_spec_parse(text, &spec) != QUERN_OK || qn_spec_complete(&spec.base, &family, &full) != QUERN_OK)
-        fail_msg("'%s': %s", text, quern_message());
-    memcpy(&result, &full, sizeof result);
+    compile_parse(text, &spec);
+    memcpy(&result, &spec, sizeof result);
     return result;
 }
 
@@ -36,7 +26,7 @@ static quern_attention_spec parse(const char *text)
 static qn_config chosen(const quern_attention_spec *spec, const char *arch)
 {
     qn_config config;
-    qn_attention_choose(&spec->base, arch_of(arch), QN_ATTENTION_MANY, &config);
+    qn_attention_choose(&spec->base, compile_arch(arch), QN_ATTENTION_MANY, &config);
     return config;
 }
 
@@ -96,20 +86,11 @@ static void what_it_does_not_serve_is_refused_with_the_reason(void **state)
         qn_plan plan;
         if (qn_config_parse(&qn_family_attention, refused[i].config, &config) != QUERN_OK)
             fail_msg("%s", quern_message());
-        quern_status status = qn_attention_plan(&spec.base, arch_of(refused[i].arch), &config, &plan);
+        quern_status status = qn_attention_plan(&spec.base, compile_arch(refused[i].arch), &config, &plan);
         if (status != QUERN_NO_PLAN || !strstr(quern_message(), refused[i].named))
             fail_msg("'%s', %s: %s, must be NO_PLAN and say '%s': %s", refused[i].text, refused[i].config,
                      quern_status_name(status), refused[i].named, status == QUERN_OK ? "" : quern_message());
     }
-}
-
-static void skip_without_nvrtc(void)
-{
-    const qn_nvrtc *nvrtc;
-    const char *file = getenv("QUERN_NVRTC");
-    if (qn_nvrtc_load(file && *file ? file : NULL, false, &nvrtc) == QUERN_OK) return;
-    print_message("skipped: no NVRTC: %s\n", quern_message());
-    skip();
 }
 
 static void add_kernel(compile_jobs *jobs, const char *dims, const char *features)
@@ -119,10 +100,10 @@ static void add_kernel(compile_jobs *jobs, const char *dims, const char *feature
     snprintf(text, sizeof text, "attention %s %s", dims, features);
     quern_attention_spec spec = parse(text);
     qn_config config = chosen(&spec, "sm_90a");
-    if (qn_attention_plan(&spec.base, arch_of("sm_90a"), &config, &plan) != QUERN_OK)
+    if (qn_attention_plan(&spec.base, compile_arch("sm_90a"), &config, &plan) != QUERN_OK)
         fail_msg("'%s': %s", text, quern_message());
     if (config.value[QN_ATTENTION_PLAN] != QN_ATTENTION_WGMMA) fail_msg("'%s': another plan", text);
-    compile_jobs_add(jobs, &plan.stage[0], arch_of("sm_90a"), text);
+    compile_jobs_add(jobs, &plan.stage[0], compile_arch("sm_90a"), text);
 }
 
 static void no_kernel_spills(void **state)
@@ -135,33 +116,15 @@ static void no_kernel_spills(void **state)
                                            "layout=varlen causal=1 window_left=100 softcap=20 scale=-1 sink=1 lse=1"};
     static const char *const most = "layout=paged page=128 cu_q=1 causal=1 window_left=100 softcap=20 sink=1 lse=1";
     (void)state;
-    skip_without_nvrtc();
-    quern_options options = QUERN_OPTIONS_INIT;
-    quern *q = NULL;
-    options.mode = QUERN_MODE_OFF, options.cache_file = "", options.compile_timeout_ms = -1;
-    assert_int_equal(quern_open(&options, &q), QUERN_OK);
+    compile_skip_without_nvrtc();
+    quern *q = compile_open();
     compile_jobs jobs = {0};
-    size_t failed = 0;
     for (size_t f = 0; f < QN_COUNT(features); f++) {
         for (size_t d = 0; d < QN_COUNT(narrow); d++) add_kernel(&jobs, narrow[d], features[f]);
         for (size_t d = 0; d < QN_COUNT(wide); d++) add_kernel(&jobs, wide[d], features[f]);
     }
     for (size_t d = 0; d < QN_COUNT(narrow); d++) add_kernel(&jobs, narrow[d], most);
-    compile_jobs_run(&jobs, q);
-    for (size_t i = 0; i < jobs.count; i++) {
-        const compile_job *job = &jobs.item[i];
-        if (job->status == QUERN_OK && job->image->local_bytes == 0 &&
-            job->image->registers * job->plan.threads <= job->arch->registers_sm)
-            continue;
-        failed++;
-        print_error("'%s': %s: %s, local %d bytes, %d registers × %d threads\n", job->text,
-                    quern_status_name(job->status), job->status == QUERN_OK ? "" : job->message,
-                    job->image ? job->image->local_bytes : 0, job->image ? job->image->registers : 0,
-                    job->plan.threads);
-    }
-    if (failed) fail_msg("%zu of %zu kernels failed", failed, jobs.count);
-    print_message("%zu kernels\n", jobs.count);
-    compile_jobs_fini(&jobs);
+    compile_check_kernels(q, &jobs, QN_COUNT(features) * (QN_COUNT(narrow) + QN_COUNT(wide)) + QN_COUNT(narrow));
     quern_close(q);
 }
 

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "attention/args.h"
+#include "cuda/driver.h"
 #include "ops/attention.h"
 
 static _Alignas(256) char memory[1024];
@@ -207,12 +208,12 @@ static void the_workspace_grows_with_every_size(void **state)
     (void)state;
     const qn_arch *arch;
     assert_int_equal(qn_arch_find("sm_90a", &arch), QUERN_OK);
-    static const char *const texts[] = {"attention d=128", "attention d=128 batch_invariant=1",
-                                        "attention kv_split=64"};
+    static const char *const texts[] = {"attention d=128", "attention d=128 batch_invariant=1", "attention kv_split=64",
+                                        "attention d=512", "attention d=512 kv_split=64"};
     for (size_t t = 0; t < QN_COUNT(texts); t++) {
         quern_attention_spec spec = parse(texts[t]);
         qn_config config;
-        qn_attention_choose(&spec.base, arch, QN_ATTENTION_DECODE_16, &config);
+        qn_attention_choose(&spec.base, arch, t < 3 ? QN_ATTENTION_DECODE_16 : QN_ATTENTION_DECODE_64, &config);
         size_t before = 0;
         for (int64_t keys = 1; keys < 300000; keys += keys / 3 + 1) {
             quern_attention_sizes n = {sizeof n, 3, 2, keys, 8, 2, 0, 0, 0, 0};
@@ -223,6 +224,96 @@ static void the_workspace_grows_with_every_size(void **state)
             assert_true(qn_family_attention.workspace(&spec.base, &config, &n) >= bytes);
         }
     }
+}
+
+// ---- plans of several stages
+
+static unsigned encoded; // tensor maps
+
+static CUresult CUDAAPI count_map(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *base,
+                                  const cuuint64_t *dims, const cuuint64_t *strides, const cuuint32_t *box,
+                                  const cuuint32_t *steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                                  CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill)
+{
+    (void)map, (void)type, (void)rank, (void)base, (void)dims, (void)strides, (void)box, (void)steps;
+    (void)interleave, (void)swizzle, (void)promotion, (void)fill;
+    encoded++;
+    return CUDA_SUCCESS;
+}
+
+// Which stages of a launch run, a letter each ('.': left out), and how many maps are made for all of them.
+static void assert_stages(const char *text, const quern_attention_args *a, size_t bucket, const char *runs,
+                          unsigned maps)
+{
+    quern_attention_spec spec = parse(text);
+    qn_driver driver = {.cuTensorMapEncodeTiled = count_map};
+    const qn_device_limits limits = {132, &driver};
+    const qn_arch *arch;
+    qn_config config;
+    qn_plan plan;
+    qn_launch out;
+    assert_int_equal(qn_arch_find("sm_90a", &arch), QUERN_OK);
+    qn_attention_choose(&spec.base, arch, bucket, &config);
+    assert_int_equal(qn_attention_plan(&spec.base, arch, &config, &plan), QUERN_OK);
+    assert_int_equal(plan.stage_count, strlen(runs));
+    encoded = 0;
+    for (size_t i = 0; i < plan.stage_count; i++) {
+        qn_family_attention.launch(&spec.base, &config, &plan, &limits, &a->base, i, &out);
+        if (out.skip != (runs[i] == '.')) fail_msg("'%s', stage %zu: skip is %d", text, i, out.skip);
+        assert_true(out.skip || (out.grid[0] > 0 && out.grid[1] > 0));
+    }
+    assert_int_equal(encoded, maps);
+}
+
+static void a_map_is_made_once_a_launch_and_stages_without_work_are_left_out(void **state)
+{
+    (void)state;
+    quern_attention_args a = args_of(8, 1, 8192, 64, 1);
+    a.workspace = memory;
+    assert_stages("attention d=128", &a, QN_ATTENTION_DECODE_64, "hm.", 2);
+    assert_stages("attention d=576 dv=512 kv_alias=1", &a, QN_ATTENTION_DECODE_64, "hm.", 1);
+    assert_stages("attention d=128", &a, QN_ATTENTION_MANY, "w.", 3);
+    assert_stages("attention d=128", &a, QN_ATTENTION_DECODE_8, "s", 0);
+    a.Sk = 200; // one split
+    assert_stages("attention d=128", &a, QN_ATTENTION_DECODE_64, "h..", 2);
+    a.k = memory + 2; // not for TMA
+    assert_stages("attention d=128", &a, QN_ATTENTION_DECODE_64, "..d", 0);
+    assert_stages("attention d=128", &a, QN_ATTENTION_MANY, ".p", 0);
+}
+
+// Of the plan "heads", as its merge is told.
+static int split_of_heads(const char *text, const quern_attention_args *a)
+{
+    quern_attention_spec spec = parse(text);
+    qn_driver driver = {.cuTensorMapEncodeTiled = count_map};
+    const qn_device_limits limits = {132, &driver};
+    const qn_arch *arch;
+    qn_config config;
+    qn_plan plan;
+    qn_launch out;
+    attention_params p;
+    assert_int_equal(qn_arch_find("sm_90a", &arch), QUERN_OK);
+    qn_attention_choose(&spec.base, arch, QN_ATTENTION_DECODE_64, &config);
+    assert_int_equal(config.value[QN_ATTENTION_PLAN], QN_ATTENTION_HEADS);
+    assert_int_equal(qn_attention_plan(&spec.base, arch, &config, &plan), QUERN_OK);
+    qn_family_attention.launch(&spec.base, &config, &plan, &limits, &a->base, 1, &out);
+    assert_false(out.skip);
+    memcpy(&p, out.params, sizeof p);
+    return p.split;
+}
+
+// Where sequences are ragged their number decides, not how many queries they might have.
+static void heads_are_cut_by_all_sizes(void **state)
+{
+    (void)state;
+    quern_attention_args a = args_of(8, 1, 8192, 64, 1);
+    a.workspace = memory;
+    assert_int_equal(split_of_heads("attention d=576 dv=512 kv_alias=1", &a), 512);
+    a.B = 64, a.Sk = 4096;
+    assert_int_equal(split_of_heads("attention d=576 dv=512 kv_alias=1", &a), 2048);
+    assert_int_equal(split_of_heads("attention d=512 kv_split=128", &a), 128);
+    a.Tq = 64, a.Tk = 64 * 4096, a.cu_q = a.cu_k = (const int32_t *)(const void *)memory;
+    assert_int_equal(split_of_heads("attention d=512 layout=varlen", &a), 2048);
 }
 
 int main(void)
@@ -236,6 +327,8 @@ int main(void)
         cmocka_unit_test(ctas_come_in_even_waves_and_never_more_than_splits),
         cmocka_unit_test(splits_depend_on_the_number_of_keys_alone),
         cmocka_unit_test(the_workspace_grows_with_every_size),
+        cmocka_unit_test(a_map_is_made_once_a_launch_and_stages_without_work_are_left_out),
+        cmocka_unit_test(heads_are_cut_by_all_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

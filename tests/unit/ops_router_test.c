@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "router/args.h"
+#include "ops/router.h"
 #include "runtime/private.h"
 #include "support/fake_driver.h"
 #include "support/fake_nvrtc.h"
@@ -149,11 +149,65 @@ static void on_a_part_of_a_device_they_are_two(void **state)
 static void more_tokens_are_two_launches(void **state)
 {
     (void)state;
-    assert_stages(spec_bf16, "sm_90a", 65, 132, "parts gate");
-    assert_stages(spec_bf16, "sm_90a", 60000, 132, "logits gate-kernel");
+    assert_stages(spec_bf16, "sm_80", 65, 108, "parts gate");
+    assert_stages(spec_bf16, "sm_80", 60000, 108, "logits gate-kernel");
+    assert_stages(spec_bf16, "sm_90a", 65, 132, "parts gate-kernel");
+    assert_stages(spec_bf16, "sm_90a", 60000, 132, "parts gate-kernel");
     assert_stages(spec_f32, "sm_80", 60000, 108, "logits gate-kernel");
     assert_stages(spec_same, "sm_90a", 65, 132, "logits gate-kernel");
     assert_stages(spec_same, "sm_90a", 60000, 132, "logits gate-kernel");
+}
+
+// What gate/problem.cuh and multicast.cu count by.
+static int64_t worker_of(const gate_parts *parts, int64_t block)
+{
+    return (int64_t)((uint32_t)((block + 1) * parts->workers - 1) / parts->blocks);
+}
+
+// Blocks are dealt to clusters once each, in runs as long as each other but for a block; no tile has more parts than there
+// is room for, nor a launch more CTAs than it may.
+static void assert_dealt(const quern_router_spec *s, const qn_config *c, int sm_count, int64_t N)
+{
+    const int64_t blocks = (s->D + 63) / 64, slices = c->value[QN_ROUTER_SLICES];
+    qn_router_deal deal = qn_router_deal_of(s, c, sm_count, N);
+    assert_true(deal.clusters >= 1 && deal.tiles * c->value[QN_ROUTER_TOKENS] * c->value[QN_ROUTER_CLUSTER_N] >= N);
+    if (deal.clusters > 1) assert_true(deal.clusters * qn_router_cluster(c) <= sm_count);
+    if (!deal.parts.blocks) return;
+    assert_int_equal(deal.parts.blocks, deal.tiles * blocks);
+    assert_true(slices > 1 && deal.parts.workers == deal.clusters && deal.parts.tile_blocks == blocks);
+    assert_true((uint64_t)deal.parts.blocks * (uint64_t)deal.clusters <= UINT32_MAX);
+    for (int64_t w = 0; w < deal.clusters; w++) {
+        int64_t begin = w * deal.parts.blocks / deal.clusters, end = (w + 1) * deal.parts.blocks / deal.clusters;
+        assert_true(end > begin);
+        assert_int_equal(worker_of(&deal.parts, begin), w);
+        assert_int_equal(worker_of(&deal.parts, end - 1), w);
+    }
+    for (int64_t tile = 0; tile < deal.tiles && tile < 300; tile++)
+        assert_in_range(worker_of(&deal.parts, (tile + 1) * blocks - 1) - worker_of(&deal.parts, tile * blocks), 0,
+                        slices - 1);
+}
+
+static void multicast_deals_every_block_once(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"router D=7168 E=384 K=6 in=bf16 w=bf16", "router D=64 E=60 K=6 in=bf16 w=bf16",
+                                        "router D=4096 E=256 K=6 in=bf16 w=bf16"};
+    static const int clusters[][2] = {{1, 3}, {2, 3}, {2, 2}, {1, 1}}, slices[] = {1, 2, 3, 5, 10, 16};
+    static const int64_t tokens[] = {1, 64, 65, 300, 512, 700, 1024, 4096, 5000, 16384, 1000000, INT32_MAX};
+    for (size_t i = 0; i < QN_COUNT(specs) * QN_COUNT(clusters) * QN_COUNT(slices) * QN_COUNT(tokens); i++) {
+        quern_any_spec spec;
+        const int *cluster = clusters[i / 3 % 4];
+        qn_config c = {.value = {[QN_ROUTER_PLAN] = QN_ROUTER_MULTICAST,
+                                 [QN_ROUTER_TOKENS] = 128,
+                                 [QN_ROUTER_SLICES] = slices[i / 12 % QN_COUNT(slices)],
+                                 [QN_ROUTER_CLUSTER_N] = cluster[0],
+                                 [QN_ROUTER_CLUSTER_E] = cluster[1],
+                                 [QN_ROUTER_CTAS] = 120}};
+        assert_int_equal(quern_spec_parse(specs[i % 3], &spec), QUERN_OK);
+        int64_t N = tokens[i / 12 / QN_COUNT(slices)];
+        assert_dealt((const quern_router_spec *)(void *)&spec, &c, 132, N);
+        assert_dealt((const quern_router_spec *)(void *)&spec, &c, 17, N);
+    }
 }
 
 static void more_experts_than_threads_have_registers_for_are_two_launches(void **state)
@@ -268,6 +322,7 @@ int main(void)
         cmocka_unit_test(a_kernel_without_room_for_the_gate_is_followed_by_one),
         cmocka_unit_test(on_a_part_of_a_device_they_are_two),
         cmocka_unit_test(more_tokens_are_two_launches),
+        cmocka_unit_test(multicast_deals_every_block_once),
         cmocka_unit_test(more_experts_than_threads_have_registers_for_are_two_launches),
         cmocka_unit_test(the_workspace_grows_with_N_and_keeps_the_clean_part_apart),
         cmocka_unit_test(logits_that_are_asked_for_need_no_workspace_of_their_own),

@@ -132,6 +132,46 @@ static void every_problem_of_a_text_has_its_status_and_names_the_culprit(void **
     assert_int_equal(quern_spec_parse("softmax_topk", NULL), QUERN_MISSING_ARGUMENT);
 }
 
+// A flag that another field decides is no default when the text says it: the message has both fields.
+static void a_text_that_contradicts_itself_is_refused_with_both_fields(void **state)
+{
+    static const char *const refused[][3] = {
+        {"attention layout=paged page=16 length_k=0", "length_k = 0", "layout = paged"},
+        {"attention length_k=0 page=16 layout=paged lse=1", "length_k = 0", "layout = paged"},
+        {"attention layout=varlen cu_q=0", "cu_q = 0", "layout = varlen"},
+        {"attention cu_q=1", "cu_q = 1", "layout=dense"},
+        {"attention layout=varlen length_k=1", "length_k = 1", "layout=varlen"},
+        {"attention layout=dense page=16", "page = 16", "layout=dense"},
+        {"attention layout=paged", "page = 0", "layout=paged"},
+        {"attention causal=1 window_right=3", "window_right = 3", "causal = 1"},
+        {"attention kv_alias=1 d=64 dv=128", "dv = 128", "kv_alias = 1"},
+        {"gate E=8 K=2 in=f32 topk_group=2", "topk_group = 2", "n_group = 1"},
+        {"indexer H=8 C=64 k=8 page=8 cu_keys=1", "cu_keys = 1", "page = 8"},
+        {"indexer H=8 C=64 k=8 epb=4", "epb = 4", "granularity=entry"},
+        {"indexer H=8 C=64 k=8 layout=nvfp4_heads page=8", "page = 8", "epb = 1"},
+    };
+    static const char *const fine[] = {
+        "attention layout=paged page=16 length_k=1",
+        "attention layout=paged page=16 length_k=1 cu_q=0",
+        "attention layout=varlen cu_q=1 length_k=0",
+        "attention layout=dense length_k=0 cu_q=0 page=0",
+        "attention dv=0 d=128",
+        "attention causal=1 window_right=0",
+        "attention causal=1 window_right=-1",
+    };
+    quern_any_spec spec;
+
+    (void)state;
+    for (size_t i = 0; i < QN_COUNT(refused); i++) {
+        quern_status status = quern_spec_parse(refused[i][0], &spec);
+        if (status != QUERN_CONFLICT && status != QUERN_BAD_VALUE) fail_msg("%s: %d", refused[i][0], (int)status);
+        if (!strstr(quern_message(), refused[i][1]) || !strstr(quern_message(), refused[i][2]))
+            fail_msg("%s: %s", refused[i][0], quern_message());
+    }
+    for (size_t i = 0; i < QN_COUNT(fine); i++)
+        if (quern_spec_parse(fine[i], &spec) != QUERN_OK) fail_msg("%s: %s", fine[i], quern_message());
+}
+
 static void a_very_long_word_is_shown_short(void **state)
 {
     static char text[100000];
@@ -420,6 +460,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_becomes_the_structure_it_says),
         cmocka_unit_test(every_problem_of_a_text_has_its_status_and_names_the_culprit),
+        cmocka_unit_test(a_text_that_contradicts_itself_is_refused_with_both_fields),
         cmocka_unit_test(a_very_long_word_is_shown_short),
         cmocka_unit_test(the_canonical_text_has_the_families_order_and_no_defaults),
         cmocka_unit_test(a_format_that_does_not_fit_says_how_much_it_needs),

@@ -95,6 +95,36 @@ static void a_launch_is_one_call_a_stage_with_the_plans_shape(void **state)
     assert_true(fake_driver.last.grid[0] > 0);
 }
 
+// A launch finds its variant by ranges that were worked out from the buckets: at each edge they must say the same.
+static void the_variant_that_runs_is_the_one_that_describe_names(void **state)
+{
+    (void)state;
+    quern_softmax_topk_sizes sizes = QUERN_SOFTMAX_TOPK_SIZES_INIT;
+    quern_softmax_topk_spec spec = runtime_spec(128256, 50);
+    quern_op *large = NULL;
+    size_t variants_seen = 0, last = (size_t)-1;
+    spec.in = QUERN_BF16;
+    assert_int_equal(quern_prepare(q, &spec.base, 0, &large), QUERN_OK);
+    for (int64_t rows = 1; rows <= 70000; rows += rows < 600 ? 1 : 4999) {
+        quern_softmax_topk_args args = good_args();
+        quern_kernel_info info = QUERN_KERNEL_INFO_INIT;
+        quern_image image = QUERN_IMAGE_INIT;
+        sizes.rows = args.rows = rows;
+        size_t variant = quern_op_variant_for(large, &sizes);
+        variants_seen += variant != last, last = variant;
+        assert_int_equal(quern_op_describe(large, variant, 0, &info), QUERN_OK);
+        assert_int_equal(quern_op_image(large, variant, 0, &image), QUERN_OK);
+        assert_int_equal(quern_softmax_topk(large, &args, NULL), QUERN_OK);
+        assert_int_equal(fake_driver.last.block[0], info.threads);
+        assert_int_equal(fake_driver.last.cluster, info.cluster);
+        assert_int_equal(fake_driver.last.shared, image.dynamic_shared_bytes);
+        assert_string_equal(fake_driver.last.entry, info.entry);
+        assert_ptr_equal(large->variant[variant].stage[0].entry->image.bytes.bytes, image.bytes);
+    }
+    assert_true(variants_seen > 2);
+    quern_op_release(large);
+}
+
 static void every_form_of_the_call_launches_the_same(void **state)
 {
     (void)state;
@@ -339,6 +369,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_launch_is_one_call_a_stage_with_the_plans_shape),
+        TEST(the_variant_that_runs_is_the_one_that_describe_names),
         TEST(every_form_of_the_call_launches_the_same),
         TEST(named_arguments_are_checked_by_name),
         TEST(no_rows_launch_nothing),

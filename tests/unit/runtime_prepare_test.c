@@ -94,6 +94,7 @@ static void without_a_context_the_message_says_how_to_get_one(void **state)
     assert_int_equal(try_prepare(q, 0), QUERN_NO_CONTEXT);
 
     assert_int_equal(fake_nvrtc.compiles, 0);
+    assert_int_equal(fake_driver.call.cuCtxGetDevice.count, 0); // an error of the API's, which its tools report
     quern_close(q);
 }
 
@@ -109,6 +110,8 @@ static void a_context_of_another_device_is_named(void **state)
     assert_non_null(strstr(quern_message(), "0 … 1"));
     assert_int_equal(try_prepare(q, -2), QUERN_NO_DEVICE);
 
+    assert_int_equal(fake_driver.call.cuDeviceGet.count,
+                     1); // of device 1: it is not asked for devices that are not there
     assert_ptr_equal(fake_driver_current(), fake_driver_context(0));
     quern_close(q);
 }
@@ -296,6 +299,36 @@ static void bytes_that_hit_before_are_no_hit_for_another_family_or_device(void *
 }
 
 // Trailing bytes of a newer header, all zero: other bytes, the same spec. However many forms there are, memory is bounded.
+// A hit looks first at what was found for the same place in memory.
+static void what_a_place_held_before_is_no_answer_for_what_it_holds_now(void **state)
+{
+    (void)state;
+    quern *q = open_in_memory();
+    quern_softmax_topk_spec spec = runtime_spec(1000, 8);
+    quern_op *op[2] = {prepare(q, 1000, 0), prepare(q, 1001, 0)};
+    fake_driver_enter(fake_driver_context(1));
+    quern_op *other = prepare(q, 1000, 1);
+    fake_driver_enter(fake_driver_context(0));
+
+    for (int turn = 0; turn < 8; turn++) {
+        quern_op *again = NULL;
+        int which = turn >> 1 & 1;
+        spec.V = 1000 + which;
+        assert_int_equal(quern_prepare(q, &spec.base, QUERN_DEVICE_CURRENT, &again), QUERN_OK);
+        assert_ptr_equal(again, op[which]);
+        quern_op_release(again);
+        if (which) continue;
+        fake_driver_enter(fake_driver_context(1));
+        assert_int_equal(quern_prepare(q, &spec.base, QUERN_DEVICE_CURRENT, &again), QUERN_OK);
+        assert_ptr_equal(again, other);
+        quern_op_release(again);
+        fake_driver_enter(fake_driver_context(0));
+    }
+
+    quern_op_release(op[0]), quern_op_release(op[1]), quern_op_release(other);
+    quern_close(q);
+}
+
 static void the_same_spec_in_other_bytes_is_the_same_op(void **state)
 {
     (void)state;
@@ -719,6 +752,7 @@ int main(void)
         TEST(the_callers_spec_may_go_away),
         TEST(an_older_shorter_spec_is_the_same_as_the_full_one),
         TEST(bytes_that_hit_before_are_no_hit_for_another_family_or_device),
+        TEST(what_a_place_held_before_is_no_answer_for_what_it_holds_now),
         TEST(the_same_spec_in_other_bytes_is_the_same_op),
         TEST(a_hit_makes_no_system_call),
         TEST(threads_get_the_same_ops_and_each_kernel_is_compiled_once),

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #include <string.h>
 
+#include "attention/args.h"
 #include "gate/args.h"
 #include "quern/tune_subject.h"
 #include "reference/reference.h"
@@ -82,9 +83,32 @@ static void run_router(const fake_launch *launch)
     if (kernel.launches == kernel.spoilt) p->gate.weights[0] += 1.0f;
 }
 
+static void run_attention(const attention_params *p)
+{
+    const quern_attention_spec *spec = (const quern_attention_spec *)kernel.spec;
+    quern_attention_args args = QUERN_ATTENTION_ARGS_INIT;
+    args.B = p->B, args.Sq = p->Sq, args.Sk = p->Sk, args.Hq = p->Hq, args.Hkv = p->Hkv;
+    args.q = p->q, args.k = p->k, args.v = p->v, args.sink = p->sink, args.cu_q = p->cu_q, args.cu_k = p->cu_k;
+    args.block_table = p->block_table, args.block_table_stride_B = p->table_stride, args.length_k = p->length_k;
+    args.out = p->out, args.lse = p->lse;
+    args.q_stride_B = p->q_stride.batch, args.q_stride_S = p->q_stride.position, args.q_stride_H = p->q_stride.head;
+    args.k_stride_B = p->k_stride.batch, args.k_stride_S = p->k_stride.position, args.k_stride_H = p->k_stride.head;
+    args.v_stride_B = p->v_stride.batch, args.v_stride_S = p->v_stride.position, args.v_stride_H = p->v_stride.head;
+    args.out_stride_B = p->out_stride.batch, args.out_stride_S = p->out_stride.position;
+    args.out_stride_H = p->out_stride.head;
+    args.lse_stride_B = p->lse_stride_batch, args.lse_stride_S = p->lse_stride_position;
+    if (p->cu_q) args.Tq = p->cu_q[p->B];
+    if (p->cu_k) args.Tk = p->cu_k[p->B];
+    if (spec->page) args.pages = INT32_MAX, args.columns = p->Sk / spec->page;
+    kernel.status = qn_reference_attention(kernel.spec, &args.base);
+    if (kernel.launches == kernel.spoilt) ((uint16_t *)p->out)[1] ^= 0x4000; // a power of two far away
+}
+
 static void on_launch(const fake_launch *launch)
 {
-    if (!strcmp(kernel.spec->family, "router"))
+    if (!strcmp(kernel.spec->family, "attention"))
+        run_attention(launch->param);
+    else if (!strcmp(kernel.spec->family, "router"))
         run_router(launch);
     else if (!strcmp(kernel.spec->family, "gate"))
         run_gate(launch->param);
@@ -116,7 +140,9 @@ static int tear_down(void **state)
 // tune_check of a spec with the launch `spoilt` made wrong.
 static quern_status check(const char *text, long spoilt)
 {
+    static quern_any_spec full; // the kernel's
     quern_any_spec spec;
+    const qn_family *family;
     quern_op *op = NULL;
     device d;
     qn_config config;
@@ -125,7 +151,8 @@ static quern_status check(const char *text, long spoilt)
     options.mode = QUERN_MODE_OFF;
     quern *q = runtime_open(&options);
     assert_int_equal(quern_spec_parse(text, &spec), QUERN_OK);
-    kernel.spec = &spec.base;
+    assert_int_equal(qn_spec_complete(&spec.base, &family, &full), QUERN_OK);
+    kernel.spec = &full.base;
     kernel.spoilt = spoilt;
     kernel.launches = kernel.with_logits = 0;
     assert_int_equal(device_look(0, &d), QUERN_OK);
@@ -182,6 +209,50 @@ static void one_wrong_number_in_any_case_is_found(void **state)
     }
 }
 
+// Sequences, ragged and paged ones among them; the judge's bound is that of attention.
+static void attention_is_asked_in_every_layout(void **state)
+{
+    static const char *const layouts[] = {
+        "attention d=16 causal=1 lse=1",
+        "attention d=24 dv=8 in=f16 layout=varlen window_left=40 softcap=20",
+        "attention d=16 layout=paged page=16 cu_q=1 causal=1 sink=1",
+        "attention d=32 dv=16 kv_alias=1 length_k=1",
+    };
+    (void)state;
+    for (size_t i = 0; i < QN_COUNT(layouts); i++) {
+        if (check(layouts[i], -1) != QUERN_OK) fail_msg("%s: %s", layouts[i], quern_message());
+        assert_int_equal(kernel.status, QUERN_OK);
+        assert_int_equal(kernel.launches, 5);
+        for (long at = 0; at < 5; at++) {
+            if (check(layouts[i], at) != QUERN_INTERNAL) fail_msg("%s, case %ld", layouts[i], at);
+            assert_non_null(strstr(quern_message(), "wrong results"));
+        }
+    }
+}
+
+// What is timed: sequences of equal length, pages that exist, queries that are numbers.
+static void attention_is_timed_on_whole_sequences(void **state)
+{
+    (void)state;
+    const tune_subject *attention = tune_find_subject("attention");
+    quern_attention_spec spec = QUERN_ATTENTION_SPEC_INIT;
+    quern_attention_sizes sizes = QUERN_ATTENTION_SIZES_INIT;
+    sizes.B = 2, sizes.Sk = 100, sizes.Tq = 6, sizes.Tk = 200, sizes.pages = 5, sizes.columns = 4;
+    int32_t numbers[8];
+    uint16_t queries[8] = {0};
+    for (size_t i = 0; i < attention->family->tensor_count; i++) {
+        const qn_tensor *t = &attention->family->tensors[i];
+        if (!strcmp(t->name, "q")) assert_true(attention->fill(&spec.base, &sizes, t, 0, queries, 8));
+        if (t->dtype != QUERN_I32) continue;
+        assert_true(attention->fill(&spec.base, &sizes, t, 0, numbers, 3));
+        if (!strcmp(t->name, "cu_q")) assert_true(numbers[0] == 0 && numbers[1] == 3 && numbers[2] == 6);
+        if (!strcmp(t->name, "cu_k")) assert_true(numbers[0] == 0 && numbers[1] == 100 && numbers[2] == 200);
+        if (!strcmp(t->name, "length_k")) assert_true(numbers[0] == 100 && numbers[1] == 100);
+        if (!strcmp(t->name, "block_table")) assert_true(numbers[1] >= 0 && numbers[1] < 5 && numbers[1] != numbers[0]);
+    }
+    assert_true(queries[0] != queries[1] && queries[7] != 0);
+}
+
 // A router is judged by its logits: where the spec has none, another op is judged, and this one has its bits.
 static void a_spec_that_does_not_ask_for_what_the_judge_needs_is_checked_beside_one_that_does(void **state)
 {
@@ -234,6 +305,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(right_results_pass_on_many_cases_at_all_alignments),
         TEST(one_wrong_number_in_any_case_is_found),
+        TEST(attention_is_asked_in_every_layout),
+        TEST(attention_is_timed_on_whole_sequences),
         TEST(a_spec_that_does_not_ask_for_what_the_judge_needs_is_checked_beside_one_that_does),
         TEST(a_launch_that_fails_is_the_candidates_failure),
         TEST(a_device_without_room_is_said_and_nothing_stays),

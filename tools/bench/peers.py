@@ -80,10 +80,11 @@ def load_families() -> dict[str, Any]:
     """Each family's module: peers(), missing(), answer(request, inputs, arrays, names)."""
     import attention
     import gate
+    import indexer
     import router
     import softmax_topk
 
-    return {"softmax_topk": softmax_topk, "gate": gate, "router": router, "attention": attention}
+    return {"softmax_topk": softmax_topk, "gate": gate, "router": router, "attention": attention, "indexer": indexer}
 
 
 def hello(families: dict[str, Any], names: set[str]) -> Message:

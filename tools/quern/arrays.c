@@ -2,10 +2,12 @@
 // Binding .npy files to a family's tensors (arrays.h).
 #include "arrays.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "ops/field.h"
 #include "reference/reference.h"
 
 // ---- names and fields
@@ -46,28 +48,68 @@ static bool text_says_zero(const char *text, const char *field)
     return false;
 }
 
+static quern_status unknown_tensor(const arrays *a, const char *name, size_t length)
+{
+    qn_text names = QN_TEXT_INIT;
+    list_tensors(a, &names);
+    quern_status status = qn_fail(QUERN_UNKNOWN_ARGUMENT, "%s has no tensor '%.*s': it has %s", a->family->name,
+                                  (int)length, name, qn_text_string(&names));
+    qn_text_fini(&names);
+    return status;
+}
+
+// Sets the field that asks for a tensor whose file is named. A number (page) cannot be guessed from it.
+static quern_status ask_for(arrays *a, const char *spec_text, const qn_tensor *tensor, const char *file)
+{
+    if (!tensor->flag || qn_spec_number(a->family, &a->spec.base, tensor->flag)) return QUERN_OK;
+    const qn_field *field = qn_field_find(a->family->fields, a->family->field_count, tensor->flag);
+    if (text_says_zero(spec_text, tensor->flag) || !field)
+        return qn_fail(QUERN_CONFLICT, "%s=%s is given, but the spec says %s=0", tensor->name, file, tensor->flag);
+    if (field->type != QN_FLAG)
+        return qn_fail(QUERN_CONFLICT, "%s=%s is given, but the spec has no %s: add %s=N (%s)", tensor->name, file,
+                       tensor->flag, tensor->flag, field->doc);
+    return qn_spec_set(a->family, &a->spec.base, tensor->flag, "1");
+}
+
 static quern_status bind_word(arrays *a, const char *spec_text, const char *word)
 {
     const char *equals = strchr(word, '=');
     if (!equals || equals == word || !equals[1])
         return qn_fail(QUERN_UNKNOWN_ARGUMENT, "'%s' is not name=FILE.npy", word);
     size_t index = index_of(a, word, (size_t)(equals - word));
-    if (index == a->tensor_count) {
-        qn_text names = QN_TEXT_INIT;
-        list_tensors(a, &names);
-        quern_status status = qn_fail(QUERN_UNKNOWN_ARGUMENT, "%s has no tensor '%.*s': it has %s", a->family->name,
-                                      (int)(equals - word), word, qn_text_string(&names));
-        qn_text_fini(&names);
-        return status;
-    }
+    if (index == a->tensor_count) return unknown_tensor(a, word, (size_t)(equals - word));
     bound_tensor *t = &a->tensor[index];
     if (t->file) return qn_fail(QUERN_UNKNOWN_ARGUMENT, "%s is given twice", t->tensor->name);
     t->file = equals + 1;
-    if (!t->tensor->flag || qn_spec_number(a->family, &a->spec.base, t->tensor->flag)) return QUERN_OK;
-    if (text_says_zero(spec_text, t->tensor->flag))
-        return qn_fail(QUERN_CONFLICT, "%s=%s is given, but the spec says %s=0", t->tensor->name, t->file,
-                       t->tensor->flag);
-    return qn_spec_set(a->family, &a->spec.base, t->tensor->flag, "1");
+    return ask_for(a, spec_text, t->tensor, t->file);
+}
+
+// "indices=A,values=B": outputs that are made, with a file of their own or without.
+static quern_status bind_expected(arrays *a, const char *spec_text, const char *words)
+{
+    for (const char *word = words; *word;) {
+        size_t length = strcspn(word, ","), name = strcspn(word, "=,");
+        size_t index = index_of(a, word, name);
+        if (name == 0 || name + 1 >= length || index == a->tensor_count ||
+            a->tensor[index].tensor->direction != QN_OUTPUT)
+            return qn_fail(QUERN_UNKNOWN_ARGUMENT, "--expect %.*s: not OUTPUT=FILE.npy of an output of %s", (int)length,
+                           word, a->family->name);
+        char file[256];
+        snprintf(file, sizeof file, "%.*s", (int)(length - name - 1), word + name + 1);
+        QN_TRY(ask_for(a, spec_text, a->tensor[index].tensor, file));
+        word += length + (word[length] == ',');
+    }
+    return QUERN_OK;
+}
+
+// "page=64": what a spec says that has no such tensor.
+static void write_reason(const arrays *a, const qn_tensor *tensor, char *text, size_t bytes)
+{
+    long long value = tensor->unless ? (long long)qn_spec_number(a->family, &a->spec.base, tensor->unless) : 0;
+    if (value)
+        snprintf(text, bytes, "a spec with %s=%lld", tensor->unless, value);
+    else
+        snprintf(text, bytes, "this spec");
 }
 
 static const char *name_in_folder(const char *path)
@@ -119,11 +161,12 @@ static quern_status check_files(const arrays *a)
 {
     for (size_t i = 0; i < a->tensor_count; i++) {
         const bound_tensor *t = &a->tensor[i];
-        if (!t->given && t->file)
-            return qn_fail(QUERN_CONFLICT, "%s=%s is given, but %s%s%s has no %s; 'quern ops %s' says when it has",
-                           t->tensor->name, t->file, t->tensor->unless ? "a spec with " : "this spec",
-                           t->tensor->unless ? t->tensor->unless : "", t->tensor->unless ? "=1" : "", t->tensor->name,
-                           a->family->name);
+        if (!t->given && t->file) {
+            char reason[96];
+            write_reason(a, t->tensor, reason, sizeof reason);
+            return qn_fail(QUERN_CONFLICT, "%s=%s is given, but %s has no %s; 'quern ops %s' says when it has",
+                           t->tensor->name, t->file, reason, t->tensor->name, a->family->name);
+        }
         if (t->given && !t->file && t->tensor->direction == QN_INPUT)
             return qn_fail(QUERN_UNKNOWN_ARGUMENT, "%s=FILE.npy is needed: %s", t->tensor->name, t->tensor->doc);
         for (size_t k = 0; k < i && t->file; k++)
@@ -134,7 +177,24 @@ static quern_status check_files(const arrays *a)
     return QUERN_OK;
 }
 
-quern_status arrays_bind(const char *spec_text, char *const *words, size_t word_count, arrays *a)
+// Which tensors the spec has, once it is complete, and which of several of one name a file is for.
+static quern_status choose_tensors(arrays *a)
+{
+    quern_any_spec full;
+    QN_TRY(qn_spec_complete(&a->spec.base, &a->family, &full));
+    a->spec = full;
+    for (size_t i = 0; i < a->tensor_count; i++) {
+        bound_tensor *t = &a->tensor[i];
+        t->given = qn_tensor_is_given(a->family, &a->spec.base, t->tensor);
+        t->dtype = qn_tensor_dtype(a->family, &a->spec.base, t->tensor);
+    }
+    for (size_t i = 0; i < a->tensor_count; i++)
+        if (a->tensor[i].file && !a->tensor[i].given) move_file(a, &a->tensor[i]);
+    return check_files(a);
+}
+
+quern_status arrays_bind(const char *spec_text, char *const *words, size_t word_count, const char *const *expected,
+                         size_t expected_count, arrays *a)
 {
     memset(a, 0, sizeof *a);
     QN_TRY(quern_spec_parse(spec_text, &a->spec));
@@ -147,17 +207,8 @@ quern_status arrays_bind(const char *spec_text, char *const *words, size_t word_
         a->tensor[i].writer.descriptor = -1;
     }
     for (size_t i = 0; i < word_count; i++) QN_TRY(bind_word(a, spec_text, words[i]));
-    quern_any_spec full;
-    QN_TRY(qn_spec_complete(&a->spec.base, &a->family, &full));
-    a->spec = full;
-    for (size_t i = 0; i < a->tensor_count; i++) {
-        bound_tensor *t = &a->tensor[i];
-        t->given = qn_tensor_is_given(a->family, &a->spec.base, t->tensor);
-        t->dtype = qn_tensor_dtype(a->family, &a->spec.base, t->tensor);
-    }
-    for (size_t i = 0; i < a->tensor_count; i++)
-        if (a->tensor[i].file && !a->tensor[i].given) move_file(a, &a->tensor[i]);
-    QN_TRY(check_files(a));
+    for (size_t i = 0; i < expected_count; i++) QN_TRY(bind_expected(a, spec_text, expected[i]));
+    QN_TRY(choose_tensors(a));
     return quern_spec_format(&a->spec.base, a->spec_text, sizeof a->spec_text);
 }
 

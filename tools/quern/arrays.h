@@ -30,9 +30,10 @@ typedef struct arrays {
     quern_args *args;               // host pointers
 } arrays;
 
-// Reads the spec and "name=FILE" words. A file for an optional tensor sets the field that asks for it. Statuses 3 and
-// 10 to 16: mistakes on the command line.
-quern_status arrays_bind(const char *spec_text, char *const *words, size_t word_count, arrays *a);
+// Reads the spec and "name=FILE" words. A file for an optional tensor sets the field that asks for it; so does an output
+// that is expected ("indices=FILE,values=FILE", from --expect). Statuses 3 and 10 to 16: mistakes on the command line.
+quern_status arrays_bind(const char *spec_text, char *const *words, size_t word_count, const char *const *expected,
+                         size_t expected_count, arrays *a);
 
 // Reads inputs, checks types and shapes against the spec, infers sizes, makes room for outputs, fills args, and makes
 // the outputs' temporary files.

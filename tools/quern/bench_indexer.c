@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `quern bench indexer`: microseconds a call, by graph replay. Keys rotate over more than twice the L2, pages in random
 // order. Codes are drawn as quantised normal numbers have them, scales within two powers of two. A row's scores are
-// checked against the host reference before anything is timed.
+// checked against the host reference before anything is timed. With --vs torch, torch's chain is timed on the same inputs.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +22,10 @@ typedef struct indexer_bench {
     const char *spec_text, *shape_text, *config_text;
     int64_t checked; // entries
     table *table;
+    bench_peers_options peers_options; // which: NULL without --vs
+    bench_peers *peers;
+    int64_t inputs; // numbers of what peers were given
+    cJSON *rows;    // what the peers answered
 } indexer_bench;
 
 static const char text[] =
@@ -272,14 +276,118 @@ static quern_status check(indexer_run *r)
     return status;
 }
 
+// ---- peers
+
+typedef struct part {
+    const char *name;
+    const void *bytes;
+    size_t count;
+} part;
+
+// The parts' bytes one after another, at multiples of 16, and where they are.
+static quern_status give_parts(indexer_run *r, const part *parts, size_t count, cJSON *where)
+{
+    size_t total = 0;
+    void *memory;
+    for (size_t i = 0; i < count; i++) {
+        cJSON *place = cJSON_AddArrayToObject(where, parts[i].name);
+        cJSON_AddItemToArray(place, cJSON_CreateNumber((double)total));
+        cJSON_AddItemToArray(place, cJSON_CreateNumber((double)parts[i].count));
+        total += (parts[i].count + 15) / 16 * 16;
+    }
+    QN_TRY(bench_peers_inputs(r->t->peers, ++r->t->inputs, total, &memory));
+    for (size_t i = 0, at = 0; i < count; at += (parts[i].count + 15) / 16 * 16, i++)
+        memcpy((char *)memory + at, parts[i].bytes, parts[i].count);
+    return QUERN_OK;
+}
+
+static cJSON *request_of(const indexer_run *r, const qn_timing_request *timed)
+{
+    static const char *const q[] = {"bf16", "f16", "fp8", "mxfp4"};
+    const quern_indexer_spec *s = r->spec;
+    cJSON *request = cJSON_CreateObject();
+    const struct {
+        const char *name;
+        int64_t value;
+    } numbers[] = {{"B", r->shape.sequences},
+                   {"Q", r->shape.queries},
+                   {"L", r->shape.length},
+                   {"H", s->H},
+                   {"C", s->C},
+                   {"k", s->k},
+                   {"page", s->page},
+                   {"pages", r->pages},
+                   {"rotation_bytes", 2 * r->t->bench.device.l2_bytes},
+                   {"repeats", timed->repeats},
+                   {"launches", (int64_t)timed->launches}};
+    cJSON_AddStringToObject(request, "op", "indexer");
+    cJSON_AddStringToObject(request, "keys", s->layout == QUERN_INDEXER_FP8_SHARED ? "fp8" : "mxfp4");
+    cJSON_AddStringToObject(request, "q", q[s->q]);
+    for (size_t i = 0; i < QN_COUNT(numbers); i++)
+        cJSON_AddNumberToObject(request, numbers[i].name, (double)numbers[i].value);
+    return request;
+}
+
+// Quern's winners for the first set, and each row's length, beside the inputs.
+static quern_status ask_peers(indexer_run *r, const qn_timing_request *timed, cJSON **answer)
+{
+    const device *d = &r->t->bench.device;
+    const quern_indexer_spec *s = r->spec;
+    bool fp4 = s->q == QUERN_INDEXER_Q_MXFP4, fp8 = s->q == QUERN_INDEXER_Q_FP8;
+    size_t heads = (size_t)(r->rows * s->H), places = (size_t)(r->rows * s->k) * 4;
+    size_t head = (size_t)(fp4 ? s->C / 2 : fp8 ? s->C : 2 * s->C), scale = (size_t)(fp4 ? s->C / 32 : 4);
+    int32_t *winners = malloc(places), *length = malloc((size_t)r->rows * 4);
+    cJSON *request = request_of(r, timed), *where = cJSON_AddObjectToObject(request, "parts");
+    quern_status status = winners && length ? QUERN_OK : qn_fail(QUERN_OUT_OF_MEMORY, "out of memory");
+    if (status == QUERN_OK) status = enqueue(r, 0, r->t->bench.stream);
+    if (status == QUERN_OK)
+        status = device_check(d, "cuStreamSynchronize", d->driver->cuStreamSynchronize(r->t->bench.stream));
+    if (status == QUERN_OK)
+        status = device_check(d, "cuMemcpyDtoH", d->driver->cuMemcpyDtoH(winners, r->indices, places));
+    if (status == QUERN_OK)
+        status = device_check(d, "cuMemcpyDtoH", d->driver->cuMemcpyDtoH(length, r->length, (size_t)r->rows * 4));
+    if (status == QUERN_OK) {
+        const part parts[] = {{"keys", r->host_keys, (size_t)(r->pages * r->page_bytes)},
+                              {"table", r->host_table, (size_t)r->pages * 4},
+                              {"q", r->host_q, heads * head},
+                              {"q_scale", r->host_scale, heads * scale},
+                              {"w", r->host_w, heads * 4},
+                              {"length", length, (size_t)r->rows * 4},
+                              {"indices", winners, places}};
+        status = give_parts(r, parts, QN_COUNT(parts), where);
+    }
+    free(winners), free(length);
+    if (status == QUERN_OK) return bench_peers_ask(r->t->peers, request, answer);
+    cJSON_Delete(request);
+    return status;
+}
+
+static double number_of(const cJSON *object, const char *name)
+{
+    const cJSON *number = cJSON_GetObjectItem(object, name);
+    return cJSON_IsNumber(number) ? number->valuedouble : 0;
+}
+
+static const cJSON *best_of(const cJSON *peers)
+{
+    const cJSON *best = NULL, *peer;
+    cJSON_ArrayForEach(peer, peers)
+    {
+        double us = number_of(peer, "us_median");
+        if (us > 0 && (!best || us < number_of(best, "us_median"))) best = peer;
+    }
+    return best;
+}
+
 // ---- results
 
 static const table_column columns[] = {
-    {"sequences", "sequences", TABLE_INT, 0}, {"length", "length", TABLE_INT, 0},
-    {"queries", "queries", TABLE_INT, 0},     {"us", "us_median", TABLE_REAL, 2},
-    {"p10", "us_p10", TABLE_REAL, 2},         {"p90", "us_p90", TABLE_REAL, 2},
-    {"GB/s", "gb_per_s", TABLE_REAL, 0},      {NULL, "sets", TABLE_INT, 0},
-    {"spec", "spec", TABLE_TEXT, 0},          {"configuration", "configuration", TABLE_TEXT, 0},
+    {"sequences", "sequences", TABLE_INT, 0},  {"length", "length", TABLE_INT, 0},
+    {"queries", "queries", TABLE_INT, 0},      {"us", "us_median", TABLE_REAL, 2},
+    {"p10", "us_p10", TABLE_REAL, 2},          {"p90", "us_p90", TABLE_REAL, 2},
+    {"GB/s", "gb_per_s", TABLE_REAL, 0},       {NULL, "sets", TABLE_INT, 0},
+    {"best peer", "best_peer", TABLE_TEXT, 0}, {"us", "best_peer_us", TABLE_REAL, 1},
+    {"spec", "spec", TABLE_TEXT, 0},           {"configuration", "configuration", TABLE_TEXT, 0},
 };
 
 static quern_status time_run(indexer_run *r)
@@ -305,9 +413,13 @@ static quern_status time_run(indexer_run *r)
     QN_TRY(qn_timing_graph(r->t->bench.device.driver, &request, &timing));
     sizes.T = r->rows, sizes.max_length = r->shape.length;
     (void)quern_op_describe(r->op, quern_op_variant_for(r->op, &sizes), 0, &info);
+    cJSON *answer = NULL;
+    if (r->t->peers) QN_TRY(ask_peers(r, &request, &answer));
+    const cJSON *best = best_of(cJSON_GetObjectItem(answer, "peers"));
     table_add(r->t->table, r->shape.sequences, r->shape.length, r->shape.queries, timing.median_us, timing.low_us,
-              timing.high_us, (double)(r->pages * r->page_bytes) / timing.median_us * 1e-3, (int64_t)r->sets, spec_text,
-              info.config);
+              timing.high_us, (double)(r->pages * r->page_bytes) / timing.median_us * 1e-3, (int64_t)r->sets,
+              best ? best->string : "", best ? number_of(best, "us_median") : 0, spec_text, info.config);
+    cJSON_AddItemToArray(r->t->rows, answer ? answer : cJSON_CreateObject());
     return QUERN_OK;
 }
 
@@ -366,6 +478,8 @@ static void print_results(const indexer_bench *t)
         cJSON *document = bench_document("indexer", &t->bench.device);
         cJSON_AddNumberToObject(document, "repeats", t->bench.repeats);
         cJSON_AddItemToObject(document, "rows", table_json(t->table));
+        if (t->peers) cJSON_AddItemToObject(document, "peers", cJSON_Duplicate(bench_peers_hello(t->peers), true));
+        cJSON_AddItemToObject(document, "peers_of_rows", cJSON_Duplicate(t->rows, true));
         json_print(document);
     } else {
         bench_print_head("indexer", &t->bench.device);
@@ -376,7 +490,7 @@ static void print_results(const indexer_bench *t)
 
 int bench_indexer(int argc, char **argv)
 {
-    static indexer_bench t;
+    static indexer_bench t = {.peers_options = {.python = "python3"}};
     const char *where = "gpu";
     int64_t repeats = 20;
     t.checked = 40000;
@@ -388,6 +502,9 @@ int bench_indexer(int argc, char **argv)
         {"config", 0, "TEXT", COMMAND_STRING, &t.config_text, 0, 0,
          "configurations, divided by ';': 'plan=fused warps=12 shares=16'"},
         {"check", 0, "N", COMMAND_NUMBER, &t.checked, 0, INT32_MAX, "sequences of up to N entries are checked (40000)"},
+        {"vs", 0, "PEERS", COMMAND_STRING, &t.peers_options.which, 0, 0, "torch: its chain, timed beside"},
+        {"python", 0, "FILE", COMMAND_STRING, &t.peers_options.python, 0, 0, "its interpreter (default python3)"},
+        {"peers", 0, "FILE", COMMAND_STRING, &t.peers_options.script, 0, 0, "peers.py, where it is not found"},
         {"repeat", 0, "N", COMMAND_NUMBER, &repeats, 1, QN_TIMING_MAX_REPEATS, "measured replays of each graph (20)"},
         {"device", 0, "WHERE", COMMAND_STRING, &where, 0, 0, "gpu (default) or gpu:N"},
         COMMAND_OPTION_DB(&t.settings.db),
@@ -403,8 +520,13 @@ int bench_indexer(int argc, char **argv)
     quern_status status = bench_open(&t.settings, ordinal, (int)repeats, &t.bench);
     if (status != QUERN_OK) return command_status(status);
     t.table = table_create(columns, QN_COUNT(columns));
-    status = run_all(&t);
+    t.rows = cJSON_CreateArray();
+    t.peers_options.device = ordinal;
+    if (t.peers_options.which) status = bench_peers_start(&t.peers_options, &t.peers);
+    if (status == QUERN_OK) status = run_all(&t);
     print_results(&t);
+    bench_peers_stop(t.peers);
+    cJSON_Delete(t.rows);
     exit_status = status == QUERN_OK ? COMMAND_OK : command_status(status);
     table_destroy(t.table);
     bench_close(&t.bench);

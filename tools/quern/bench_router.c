@@ -10,17 +10,7 @@
 #include "reference/reference.h"
 #include "runtime/runtime.h"
 
-enum { MOST_TOKENS = 32, CHECKED = 6, LEAST_LAUNCHES = 32, MOST_E = 1024, MOST_K = 32 };
-
-typedef struct router_bench {
-    bench bench;
-    command_settings settings;
-    const char *tokens, *spec_text, *config_text;
-    int64_t N[MOST_TOKENS];
-    size_t N_count;
-    table *table;
-    routing_peers peers;
-} router_bench;
+enum { CHECKED = 6, LEAST_LAUNCHES = 32, MOST_E = 1024, MOST_K = 32 };
 
 static const char text[] =
     "Times graph replays of many launches; us are medians, with the tenth and ninetieth percentile. Results\n"
@@ -37,10 +27,10 @@ static const int64_t default_tokens[] = {1, 2, 4, 8, 16, 32, 64, 512, 4096};
 // ---- one spec and number of tokens on the device
 
 typedef struct router_run {
-    router_bench *t;
+    routing_bench *t;
     quern_any_spec any;
     const quern_router_spec *spec;
-    char spec_text[512];
+    const char *spec_text;
     quern_op *op;
     size_t sets, x_bytes, w_bytes;
     void *host_x, *host_w; // of every set
@@ -241,7 +231,7 @@ static const table_column columns[] = {
 
 static quern_status ask_peers(router_run *r, const qn_timing *own, size_t launches, cJSON **answer)
 {
-    router_bench *t = r->t;
+    routing_bench *t = r->t;
     const quern_router_spec *s = r->spec;
     quern_gate_spec gate = QUERN_GATE_SPEC_INIT;
     size_t pitch = r->x_bytes + r->w_bytes;
@@ -297,109 +287,30 @@ static quern_status time_run(router_run *r, int64_t N)
     return QUERN_OK;
 }
 
-static quern_status run_spec(router_bench *t, const char *spec_text)
+static quern_status run(routing_bench *t, const quern_any_spec *spec, const char *spec_text, int64_t N)
 {
-    for (size_t i = 0; i < t->N_count; i++) {
-        router_run r = {.t = t};
-        QN_TRY(quern_spec_parse(spec_text, &r.any));
-        r.spec = (const quern_router_spec *)&r.any;
-        QN_TRY(quern_spec_format(&r.any.base, r.spec_text, sizeof r.spec_text));
-        quern_status status = time_run(&r, t->N[i]);
-        release(&r);
-        QN_TRY(status);
-    }
-    return QUERN_OK;
-}
-
-static quern_status run_specs(router_bench *t)
-{
-    if (t->spec_text) return run_spec(t, t->spec_text);
-    for (size_t i = 0; i < QN_COUNT(specs); i++) {
-        command_progress(i, QN_COUNT(specs), "router");
-        QN_TRY(run_spec(t, specs[i]));
-    }
-    command_progress_end();
-    return QUERN_OK;
-}
-
-// "1,8,64"
-static quern_status parse_tokens(router_bench *t)
-{
-    for (size_t i = 0; !t->tokens && i < QN_COUNT(default_tokens); i++) t->N[t->N_count++] = default_tokens[i];
-    for (const char *word = t->tokens; word && *word;) {
-        char number[24];
-        size_t length = strcspn(word, ",");
-        snprintf(number, sizeof number, "%.*s", (int)length, word);
-        if (t->N_count == MOST_TOKENS || length >= sizeof number || !qn_parse_int(number, &t->N[t->N_count]) ||
-            t->N[t->N_count] < 1 || t->N[t->N_count] > INT32_MAX)
-            return qn_fail(QUERN_BAD_VALUE, "--N: '%.*s' is not one of at most %d whole numbers from 1 on", (int)length,
-                           word, MOST_TOKENS);
-        t->N_count++;
-        word += length + (word[length] == ',');
-    }
-    return t->N_count ? QUERN_OK : qn_fail(QUERN_BAD_VALUE, "--N: a list of numbers is needed");
-}
-
-static void print_results(const router_bench *t)
-{
-    if (t->settings.json) {
-        cJSON *document = bench_document("router", &t->bench.device);
-        cJSON_AddNumberToObject(document, "repeats", t->bench.repeats);
-        if (t->peers.peers)
-            cJSON_AddItemToObject(document, "peers", cJSON_Duplicate(bench_peers_hello(t->peers.peers), true));
-        cJSON_AddItemToObject(document, "rows", table_json(t->table));
-        json_print(document);
-    } else {
-        bench_print_head("router", &t->bench.device);
-        printf("%d repeats\n\n", t->bench.repeats);
-        table_print(t->table);
-    }
-}
-
-// What was measured before a failure is printed all the same.
-static int run_bench(router_bench *t, const char *where, int64_t repeats)
-{
-    int ordinal;
-    if (!device_parse(where, &ordinal)) return command_usage("--device %s: gpu or gpu:N is needed", where);
-    quern_status status = parse_tokens(t);
-    for (size_t i = 0; status == QUERN_OK && !t->spec_text && t->config_text && i < QN_COUNT(specs); i++)
-        status = bench_check_spec(specs[i], "router", t->config_text);
-    if (status == QUERN_OK && t->spec_text) status = bench_check_spec(t->spec_text, "router", t->config_text);
-    if (status == QUERN_OK) status = bench_open(&t->settings, ordinal, (int)repeats, &t->bench);
-    if (status == QUERN_OK) status = routing_open(&t->peers, &t->bench);
-    if (status != QUERN_OK) return command_status(status);
-    t->table = table_create(columns, QN_COUNT(columns));
-    status = run_specs(t);
-    print_results(t);
-    int exit_status = status == QUERN_OK ? COMMAND_OK : command_status(status);
-    table_destroy(t->table);
-    routing_close(&t->peers);
-    bench_close(&t->bench);
-    return exit_status;
+    router_run r = {.t = t, .any = *spec, .spec_text = spec_text};
+    r.spec = (const quern_router_spec *)&r.any;
+    quern_status status = time_run(&r, N);
+    release(&r);
+    return status;
 }
 
 int bench_router(int argc, char **argv)
 {
-    static router_bench t = {.peers.options.python = "python3"};
-    const char *where = "gpu";
-    int64_t repeats = 20;
-    const command_option options[] = {
-        {"N", 0, "LIST", COMMAND_STRING, &t.tokens, 0, 0, "tokens (default 1,2,4,8,16,32,64,512,4096)"},
-        {"spec", 0, "SPEC", COMMAND_STRING, &t.spec_text, 0, 0, "this spec: 'router D=4096 E=256 K=6 in=bf16 w=bf16'"},
-        {"config", 0, "TEXT", COMMAND_STRING, &t.config_text, 0, 0, "this configuration: 'plan=tiles sums=whole …'"},
-        {"repeat", 0, "N", COMMAND_NUMBER, &repeats, 1, QN_TIMING_MAX_REPEATS, "measured replays of each graph (20)"},
-        {"vs", 0, "PEERS", COMMAND_STRING, &t.peers.options.which, 0, 0, "torch: what Python has, timed beside"},
-        {"python", 0, "FILE", COMMAND_STRING, &t.peers.options.python, 0, 0, "its interpreter (default python3)"},
-        {"peers", 0, "FILE", COMMAND_STRING, &t.peers.options.script, 0, 0, "peers.py, where it is not found"},
-        {"device", 0, "WHERE", COMMAND_STRING, &where, 0, 0, "gpu (default) or gpu:N"},
-        COMMAND_OPTION_DB(&t.settings.db),
-        COMMAND_OPTION_JSON(&t.settings.json),
-        COMMAND_OPTION_VERBOSE(&t.settings.verbose),
-        COMMAND_OPTION_END,
+    static routing_bench t = {
+        .name = "router",
+        .text = text,
+        .specs = specs,
+        .spec_count = QN_COUNT(specs),
+        .default_tokens = default_tokens,
+        .default_count = QN_COUNT(default_tokens),
+        .tokens_doc = "tokens (default 1,2,4,8,16,32,64,512,4096)",
+        .spec_doc = "this spec: 'router D=4096 E=256 K=6 in=bf16 w=bf16'",
+        .config_doc = "this configuration: 'plan=tiles sums=whole …'",
+        .columns = columns,
+        .column_count = QN_COUNT(columns),
+        .run = run,
     };
-    const command_syntax syntax = {"quern bench router [options]", text, options};
-    int exit_status;
-    if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
-    if (argc > 1) return command_usage("unexpected operand '%s'", argv[1]);
-    return run_bench(&t, where, repeats);
+    return routing_bench_main(&t, argc, argv);
 }

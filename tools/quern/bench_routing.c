@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Peers of gate and router (bench_routing.h). Called by bench_gate.c and bench_router.c.
+// What the benches of gate and router share (bench_routing.h). Called by bench_gate.c and bench_router.c.
 #include "bench_routing.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "ops/family.h"
@@ -113,4 +114,116 @@ const char *routing_best(const cJSON *answer, double *us, double *x_quern)
     *us = best ? number_of(best, "us_median") : NAN;
     *x_quern = best ? number_of(best, "x_quern") : NAN;
     return best ? best->string : NULL;
+}
+
+// ---- the bench
+
+static quern_status run_spec(routing_bench *t, const char *text)
+{
+    quern_any_spec spec;
+    char canonical[512];
+    QN_TRY(quern_spec_parse(text, &spec));
+    QN_TRY(quern_spec_format(&spec.base, canonical, sizeof canonical));
+    for (size_t i = 0; i < t->N_count; i++) QN_TRY(t->run(t, &spec, canonical, t->N[i]));
+    return QUERN_OK;
+}
+
+static quern_status run_specs(routing_bench *t)
+{
+    if (t->spec_text) return run_spec(t, t->spec_text);
+    for (size_t i = 0; i < t->spec_count; i++) {
+        command_progress(i, t->spec_count, t->name);
+        QN_TRY(run_spec(t, t->specs[i]));
+    }
+    command_progress_end();
+    return QUERN_OK;
+}
+
+// "1,8,64"
+static quern_status parse_tokens(routing_bench *t)
+{
+    for (size_t i = 0; !t->tokens && i < t->default_count; i++) t->N[t->N_count++] = t->default_tokens[i];
+    for (const char *word = t->tokens; word && *word;) {
+        char number[24];
+        size_t length = strcspn(word, ",");
+        snprintf(number, sizeof number, "%.*s", (int)length, word);
+        if (t->N_count == ROUTING_MOST_TOKENS || length >= sizeof number || !qn_parse_int(number, &t->N[t->N_count]) ||
+            t->N[t->N_count] < 1 || t->N[t->N_count] > INT32_MAX)
+            return qn_fail(QUERN_BAD_VALUE, "--N: '%.*s' is not one of at most %d whole numbers from 1 on", (int)length,
+                           word, ROUTING_MOST_TOKENS);
+        t->N_count++;
+        word += length + (word[length] == ',');
+    }
+    return t->N_count ? QUERN_OK : qn_fail(QUERN_BAD_VALUE, "--N: a list of numbers is needed");
+}
+
+static void print_results(const routing_bench *t)
+{
+    if (t->settings.json) {
+        cJSON *document = bench_document(t->name, &t->bench.device);
+        cJSON_AddNumberToObject(document, "repeats", t->bench.repeats);
+        if (t->peers.peers)
+            cJSON_AddItemToObject(document, "peers", cJSON_Duplicate(bench_peers_hello(t->peers.peers), true));
+        cJSON_AddItemToObject(document, "rows", table_json(t->table));
+        json_print(document);
+    } else {
+        bench_print_head(t->name, &t->bench.device);
+        printf("%d repeats\n\n", t->bench.repeats);
+        table_print(t->table);
+    }
+}
+
+static quern_status check_specs(const routing_bench *t)
+{
+    if (t->spec_text) return bench_check_spec(t->spec_text, t->name, t->config_text);
+    for (size_t i = 0; t->config_text && i < t->spec_count; i++)
+        QN_TRY(bench_check_spec(t->specs[i], t->name, t->config_text));
+    return QUERN_OK;
+}
+
+static int run_bench(routing_bench *t, const char *where, int64_t repeats)
+{
+    int ordinal;
+    if (!device_parse(where, &ordinal)) return command_usage("--device %s: gpu or gpu:N is needed", where);
+    quern_status status = parse_tokens(t);
+    if (status == QUERN_OK) status = check_specs(t);
+    if (status == QUERN_OK) status = bench_open(&t->settings, ordinal, (int)repeats, &t->bench);
+    if (status == QUERN_OK) status = routing_open(&t->peers, &t->bench);
+    if (status != QUERN_OK) return command_status(status);
+    t->table = table_create(t->columns, t->column_count);
+    status = run_specs(t);
+    print_results(t);
+    int exit_status = status == QUERN_OK ? COMMAND_OK : command_status(status);
+    table_destroy(t->table);
+    routing_close(&t->peers);
+    bench_close(&t->bench);
+    return exit_status;
+}
+
+int routing_bench_main(routing_bench *t, int argc, char **argv)
+{
+    const char *where = "gpu";
+    int64_t repeats = 20;
+    char usage[64];
+    t->peers.options.python = "python3";
+    snprintf(usage, sizeof usage, "quern bench %s [options]", t->name);
+    const command_option options[] = {
+        {"N", 0, "LIST", COMMAND_STRING, &t->tokens, 0, 0, t->tokens_doc},
+        {"spec", 0, "SPEC", COMMAND_STRING, &t->spec_text, 0, 0, t->spec_doc},
+        {"config", 0, "TEXT", COMMAND_STRING, &t->config_text, 0, 0, t->config_doc},
+        {"repeat", 0, "N", COMMAND_NUMBER, &repeats, 1, QN_TIMING_MAX_REPEATS, "measured replays of each graph (20)"},
+        {"vs", 0, "PEERS", COMMAND_STRING, &t->peers.options.which, 0, 0, "torch: what Python has, timed beside"},
+        {"python", 0, "FILE", COMMAND_STRING, &t->peers.options.python, 0, 0, "its interpreter (default python3)"},
+        {"peers", 0, "FILE", COMMAND_STRING, &t->peers.options.script, 0, 0, "peers.py, where it is not found"},
+        {"device", 0, "WHERE", COMMAND_STRING, &where, 0, 0, "gpu (default) or gpu:N"},
+        COMMAND_OPTION_DB(&t->settings.db),
+        COMMAND_OPTION_JSON(&t->settings.json),
+        COMMAND_OPTION_VERBOSE(&t->settings.verbose),
+        COMMAND_OPTION_END,
+    };
+    const command_syntax syntax = {usage, t->text, options};
+    int exit_status;
+    if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
+    if (argc > 1) return command_usage("unexpected operand '%s'", argv[1]);
+    return run_bench(t, where, repeats);
 }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Peers of gate and router: a case as a message to tools/bench/peers.py, and what becomes of the answer.
+// What the benches of gate and router share: their options and lists, and their peers: a case as a message to
+// tools/bench/peers.py, and what becomes of the answer.
 #ifndef QUERN_TOOLS_BENCH_ROUTING_H
 #define QUERN_TOOLS_BENCH_ROUTING_H
 
 #include "bench.h"
+#include "command.h"
+#include "table.h"
 
 // A case whose results for the first copy of its inputs are on the device.
 typedef struct routing_case {
@@ -32,5 +35,33 @@ quern_status routing_ask(routing_peers *p, const routing_case *c, cJSON *request
 
 // The fastest of an answer, which may be NULL: its name, and times; NULL and NaN when there is none.
 const char *routing_best(const cJSON *answer, double *us, double *x_quern);
+
+// ---- the bench: specs × numbers of tokens, one row of a table each
+
+enum { ROUTING_MOST_TOKENS = 32 };
+typedef struct routing_bench routing_bench;
+struct routing_bench {
+    const char *name; // of the family
+    const char *text; // for --help
+    const char *const *specs;
+    size_t spec_count;
+    const int64_t *default_tokens;
+    size_t default_count;
+    const char *tokens_doc, *spec_doc, *config_doc; // of --N, --spec and --config
+    const table_column *columns;
+    size_t column_count;
+    // Checks and times one case, and adds its row to t->table. spec: parsed, and its canonical text.
+    quern_status (*run)(routing_bench *t, const quern_any_spec *spec, const char *spec_text, int64_t N);
+    // Filled by routing_bench_main:
+    bench bench;
+    command_settings settings;
+    const char *tokens, *spec_text, *config_text; // options; NULL: not given
+    int64_t N[ROUTING_MOST_TOKENS];
+    size_t N_count;
+    table *table;
+    routing_peers peers;
+};
+// The command: options, every case, the table or the JSON. What was measured before a failure is printed all the same.
+int routing_bench_main(routing_bench *t, int argc, char **argv);
 
 #endif

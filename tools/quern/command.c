@@ -357,6 +357,8 @@ quern_status command_open(const command_settings *settings, quern **q)
     options.compile_threads = settings->compile_threads;
     options.log = command_log;
     options.log_user = &verbose;
-    if (settings->db && *settings->db) QN_TRY(probe_database(settings->db));
+    // A disk that is full or read-only is no fault of the database's: the library goes on, and says so.
+    quern_status status = settings->db && *settings->db ? probe_database(settings->db) : QUERN_OK;
+    if (status != QUERN_OK && status != QUERN_STORE_FULL && status != QUERN_STORE_READ_ONLY) return status;
     return quern_open(&options, q);
 }

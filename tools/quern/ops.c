@@ -29,7 +29,7 @@ static void allowed_text(const qn_field *field, qn_text *out)
         qn_text_puts(out, "0, 1");
         break;
     case QN_REAL:
-        qn_text_puts(out, "a real number");
+        qn_text_puts(out, field->allowed ? field->allowed : "a finite number");
         break;
     case QN_ENUM:
         qn_names_write(field->names, out);
@@ -69,7 +69,7 @@ static table *list_fields(const qn_field *fields, size_t count, bool with_defaul
 static const table_column tensor_columns[] = {
     {"tensor", "name", TABLE_TEXT, 0}, {"direction", "direction", TABLE_TEXT, 0}, {"shape", NULL, TABLE_TEXT, 0},
     {"type", "type", TABLE_TEXT, 0},   {"with", "flag", TABLE_TEXT, 0},           {"meaning", "doc", TABLE_TEXT, 0},
-    {NULL, "shape", TABLE_JSON, 0},
+    {NULL, "shape", TABLE_JSON, 0},    {"strides", NULL, TABLE_TEXT, 0},          {NULL, "strides", TABLE_JSON, 0},
 };
 
 // "layout=dense, paged", or the field that asks for the tensor.
@@ -77,6 +77,7 @@ static void write_condition(const qn_family *family, const qn_tensor *tensor, qn
 {
     const char *between = "";
     if (tensor->flag) qn_text_puts(out, tensor->flag), between = ", ";
+    if (tensor->unless) qn_text_putf(out, "%s%s=0", between, tensor->unless), between = ", ";
     if (!tensor->choice) return;
     qn_text_putf(out, "%s%s=", between, tensor->choice);
     between = "";
@@ -92,12 +93,26 @@ static void write_condition(const qn_family *family, const qn_tensor *tensor, qn
     }
 }
 
+// The arguments that say how its outer axes lie in memory: for people, and as JSON.
+static void write_strides(const qn_tensor *tensor, qn_text *words, qn_text *json)
+{
+    qn_text_puts(json, "[");
+    for (size_t a = 0; tensor->axes[a] && tensor->axes[a + 1]; a++) {
+        const char *axis = qn_stride_axis(tensor, a);
+        qn_text_putf(words, "%s%s_stride_%s", a ? ", " : "", tensor->name, axis);
+        qn_text_putf(json, "%s\"%s_stride_%s\"", a ? ", " : "", tensor->name, axis);
+    }
+    qn_text_puts(json, "]");
+}
+
 static table *list_tensors(const qn_family *family)
 {
     table *t = table_create(tensor_columns, QN_COUNT(tensor_columns));
     for (size_t i = 0; i < family->tensor_count; i++) {
         const qn_tensor *tensor = &family->tensors[i];
         qn_text shape = QN_TEXT_INIT, type = QN_TEXT_INIT, names = QN_TEXT_INIT, with = QN_TEXT_INIT;
+        qn_text strides = QN_TEXT_INIT, stride_names = QN_TEXT_INIT;
+        write_strides(tensor, &strides, &stride_names);
         write_condition(family, tensor, &with);
         for (size_t a = 0; tensor->axes[a]; a++) {
             qn_text_putf(&shape, "%s%s", a ? ", " : "[", tensor->axes[a]);
@@ -111,11 +126,14 @@ static table *list_tensors(const qn_family *family)
             qn_text_puts(&type, qn_dtype_name(tensor->dtype));
         table_add(t, tensor->name, tensor->direction == QN_INPUT ? "input" : "output", qn_text_string(&shape),
                   qn_text_string(&type), with.length ? qn_text_string(&with) : NULL, tensor->doc,
-                  qn_text_string(&names));
+                  qn_text_string(&names), strides.length ? qn_text_string(&strides) : NULL,
+                  qn_text_string(&stride_names));
         qn_text_fini(&shape);
         qn_text_fini(&names);
         qn_text_fini(&with);
         qn_text_fini(&type);
+        qn_text_fini(&strides);
+        qn_text_fini(&stride_names);
     }
     return t;
 }

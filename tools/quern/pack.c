@@ -78,8 +78,11 @@ static bool parse(int argc, char **argv, const char *const *names, packing *p)
                 command_usage("%s and %s are the same file, %s", names[k], names[i], p->file[i]);
                 return false;
             }
-    if (heads && p->page) command_usage("--page: pages of nvfp4_heads are its blocks: in [pages, entries, columns]");
-    return !(heads && p->page);
+    if (heads && p->page)
+        command_usage("--page: pages of nvfp4_heads are its blocks: in [pages, entries, columns]");
+    else if (p->page % 8)
+        command_usage("--page %lld: indexer's pages have a multiple of 8 entries, up to 4096", (long long)p->page);
+    return !(heads && p->page) && p->page % 8 == 0;
 }
 
 static void set_columns(packing *p, int64_t columns)
@@ -175,7 +178,7 @@ int command_pack(int argc, char **argv)
 {
     packing p = {0};
     const command_option options[] = {
-        {"page", 0, "N", COMMAND_NUMBER, &p.page, 1, 4096, "shared layouts: entries a page"},
+        {"page", 0, "N", COMMAND_NUMBER, &p.page, 1, 4096, "shared layouts: entries a page, a multiple of 8"},
         COMMAND_OPTION_END,
     };
     const command_syntax syntax = {

@@ -249,8 +249,10 @@ static int run_spec(run *r, int argc, char **argv)
     if (argc < 2) return command_usage("a spec is needed: 'softmax_topk V=... K=... in=...'");
     if (!where_is_known(r->where))
         return command_usage("--device %s: auto, gpu, gpu:N, cpu and model are known", r->where);
-    quern_status status = arrays_bind(argv[1], argv + 2, (size_t)argc - 2, &r->arrays);
+    quern_status status = arrays_bind(argv[1], argv + 2, (size_t)argc - 2, r->expect.item, r->expect.count, &r->arrays);
     if (status == QUERN_OK) status = arrays_load(&r->arrays);
+    if (status == QUERN_OK && r->show.rows && !arrays_winners(&r->arrays))
+        return command_usage("--show: '%s' has no winners to show", r->arrays.spec_text);
     if (status == QUERN_OK && r->arrays.family->contents)
         status = r->arrays.family->contents(&r->arrays.spec.base, r->arrays.args);
     if (status == QUERN_OK) status = execute(r);

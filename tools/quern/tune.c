@@ -132,6 +132,16 @@ static int check_words(tune_request *r, const words *w, int operands)
     return COMMAND_OK;
 }
 
+// A list that warm reads may be given here too.
+static void say_ranges(const spec_list *specs)
+{
+    size_t narrowed = 0;
+    for (size_t i = 0; i < specs->count; i++) narrowed += specs->item[i].narrowed != 0;
+    if (narrowed)
+        command_note(
+            "the ranges of sizes that the list has are not looked at: --rows, --N and the like say what to tune");
+}
+
 static int tune(tune_request *r, const words *w, int argc, char **argv)
 {
     int exit_status = check_words(r, w, argc - 1);
@@ -141,6 +151,7 @@ static int tune(tune_request *r, const words *w, int argc, char **argv)
     if (w->explain) status = spec_list_add(&r->specs, w->explain);
     for (int i = 1; i < argc && status == QUERN_OK; i++) status = spec_list_add(&r->specs, argv[i]);
     if (status != QUERN_OK) return command_status(status);
+    say_ranges(&r->specs);
     if (!has_action) exit_status = tune_make_jobs(r);
     return exit_status == COMMAND_OK ? run_action(r, w) : exit_status;
 }

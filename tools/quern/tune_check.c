@@ -215,10 +215,13 @@ static quern_status run_cases(const tune_subject *subject, const device *d, cons
     }
 }
 
-quern_status tune_check(const tune_subject *subject, quern *q, const device *d, const quern_spec *spec,
+quern_status tune_check(const tune_subject *subject, quern *q, const device *d, const quern_spec *given,
                         const quern_op *op)
 {
-    quern_any_spec with;
+    quern_any_spec full, with; // full: what some fields follow from others is filled in, as the op has it
+    const qn_family *family;
+    QN_TRY(qn_spec_complete(given, &family, &full));
+    const quern_spec *spec = &full.base;
     quern_op *judged = NULL;
     qn_config config;
     quern_kernel_info info = QUERN_KERNEL_INFO_INIT;

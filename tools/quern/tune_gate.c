@@ -16,9 +16,10 @@ typedef struct state {
 } state;
 
 // Biases as training leaves them: small. Experts that are given, in turn.
-static bool fill(void *user, const qn_tensor *tensor, size_t copy, void *host, size_t elements)
+static bool fill(const quern_spec *spec, const void *sizes, const qn_tensor *tensor, size_t copy, void *host,
+                 size_t elements)
 {
-    (void)user, (void)copy;
+    (void)spec, (void)sizes, (void)copy;
     if (strcmp(tensor->name, "bias") != 0) return false;
     for (size_t i = 0; i < elements; i++) ((float *)host)[i] = (float)((int)(i * 37 % 101) - 50) / 500.0f;
     return true;

@@ -59,7 +59,8 @@ static quern_status check(void *user, const quern_op *op)
 static bool fill(void *user, const qn_tensor *tensor, size_t copy, void *host, size_t elements)
 {
     const tuning *t = user;
-    return t->job->subject->fill && t->job->subject->fill(NULL, tensor, copy, host, elements);
+    const tune_job *j = t->job;
+    return j->subject->fill && j->subject->fill(&j->item->spec.base, j->sizes, tensor, copy, host, elements);
 }
 
 static void show_progress(void *user, const qn_search_progress *p)

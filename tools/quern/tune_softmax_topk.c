@@ -16,9 +16,10 @@ typedef struct state {
 } state;
 
 // Temperatures near 1, tokens inside the vocabulary: what sampling does.
-static bool fill(void *user, const qn_tensor *tensor, size_t copy, void *host, size_t elements)
+static bool fill(const quern_spec *spec, const void *sizes, const qn_tensor *tensor, size_t copy, void *host,
+                 size_t elements)
 {
-    (void)user, (void)copy;
+    (void)spec, (void)sizes, (void)copy;
     if (strcmp(tensor->name, "temperature") && strcmp(tensor->name, "token")) return false;
     for (size_t i = 0; i < elements; i++) {
         if (!strcmp(tensor->name, "token"))

@@ -22,7 +22,8 @@ typedef struct tune_case {
 typedef struct tune_subject {
     const qn_family *family;
     // Fills one copy of an input that is timed (tune/measure.h); NULL: by default.
-    bool (*fill)(void *user, const qn_tensor *tensor, size_t copy, void *host, size_t elements);
+    bool (*fill)(const quern_spec *spec, const void *sizes, const qn_tensor *tensor, size_t copy, void *host,
+                 size_t elements);
     // At most so many sets of inputs are rotated over for these sizes; NULL, 0: as many as the L2 does not hold.
     size_t (*most_copies)(const void *sizes);
     // The spec with every output that the judge needs, when it needs more than this one has; false: it does not. Then
@@ -36,7 +37,7 @@ typedef struct tune_subject {
     void (*unmake)(tune_case *c);
 } tune_subject;
 
-#define TUNE_SUBJECTS(X) X(softmax_topk) X(gate) X(router)
+#define TUNE_SUBJECTS(X) X(softmax_topk) X(gate) X(router) X(attention)
 #define X(name)          extern const tune_subject tune_##name;
 TUNE_SUBJECTS(X)
 #undef X

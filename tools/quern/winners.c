@@ -6,12 +6,7 @@
 #include "base/path.h"
 #include "run.h"
 
-// Titles 2 and 3 are the tensors' own names.
-typedef struct winners_table {
-    table_column columns[6];
-} winners_table;
-
-static winners_table layout; // must outlive the table
+static table_column columns[6]; // of the last table, which they must outlive
 
 // The words of a tokens file, found by number. Lines are "id<TAB>JSON string"; others (a title) are passed over.
 typedef struct words {
@@ -71,31 +66,39 @@ static void add_winner(table *t, const words *w, const bound_tensor *ids, const 
     int64_t id = arrays_int(ids->dtype, ids->data, index);
     const char *json = find_word(w, id);
     cJSON *parsed = json ? cJSON_Parse(json) : NULL;
-    table_add(t, (int64_t)(index / width), (int64_t)(index % width), id,
-              arrays_real(values->dtype, values->data, index), json, cJSON_GetStringValue(parsed));
+    const char *word = cJSON_GetStringValue(parsed);
+    int64_t row = (int64_t)(index / width), place = (int64_t)(index % width);
+    if (values)
+        table_add(t, row, place, id, arrays_real(values->dtype, values->data, index), json, word);
+    else
+        table_add(t, row, place, id, json, word);
     cJSON_Delete(parsed);
 }
 
-static void set_titles(const bound_tensor *ids, const bound_tensor *values)
+// The tensors' own names are titles. values: NULL where the spec has none. Returns how many columns there are.
+static size_t set_titles(const bound_tensor *ids, const bound_tensor *values, bool has_words)
 {
-    layout.columns[0] = (table_column){"row", "row", TABLE_INT, 0};
-    layout.columns[1] = (table_column){"place", "place", TABLE_INT, 0};
-    layout.columns[2] = (table_column){ids->tensor->name, ids->tensor->name, TABLE_INT, 0};
-    layout.columns[3] = (table_column){values->tensor->name, values->tensor->name, TABLE_REAL, 6};
-    layout.columns[4] = (table_column){"word", NULL, TABLE_TEXT, 0};
-    layout.columns[5] = (table_column){NULL, "word", TABLE_TEXT, 0};
+    size_t count = 0;
+    columns[count++] = (table_column){"row", "row", TABLE_INT, 0};
+    columns[count++] = (table_column){"place", "place", TABLE_INT, 0};
+    columns[count++] = (table_column){ids->tensor->name, ids->tensor->name, TABLE_INT, 0};
+    if (values) columns[count++] = (table_column){values->tensor->name, values->tensor->name, TABLE_REAL, 6};
+    if (!has_words) return count;
+    columns[count++] = (table_column){"word", NULL, TABLE_TEXT, 0};
+    columns[count++] = (table_column){NULL, "word", TABLE_TEXT, 0};
+    return count;
 }
 
 quern_status winners_list(const arrays *a, const winners_request *request, table **out)
 {
     const bound_tensor *ids = arrays_winners(a), *values = arrays_values(a);
     words w = {QN_TEXT_INIT, NULL, 0, 0};
-    if (!ids || !values || ids->shape.extent[1] != values->shape.extent[1])
-        return qn_fail(QUERN_UNSUPPORTED, "--show: %s has no winners to show", a->family->name);
+    if (!ids) return qn_fail(QUERN_UNSUPPORTED, "--show: '%s' has no winners to show", a->spec_text);
+    if (values && ids->shape.extent[1] != values->shape.extent[1]) values = NULL; // of something else
     quern_status status = request->tokens ? read_words(request->tokens, &w) : QUERN_OK;
     if (status == QUERN_OK) {
-        set_titles(ids, values);
-        *out = table_create(layout.columns, request->tokens ? 6 : 4);
+        size_t count = set_titles(ids, values, request->tokens != NULL);
+        *out = table_create(columns, count);
         int64_t rows = request->rows < ids->shape.extent[0] ? request->rows : ids->shape.extent[0];
         int64_t top = request->top < ids->shape.extent[1] ? request->top : ids->shape.extent[1];
         for (int64_t i = 0; i < rows * top; i++)

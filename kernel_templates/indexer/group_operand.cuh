@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operands of the products in group_score.cuh: one row of q is a head's column, one row of keys an entry.
+//
+// The contraction may run in any order: in step u lane q of a row of A has four elements of its C / 4 at bytes 4q (8-bit) or
+// 4q and on (16-bit) of a piece of 16 bytes, and four or two and two more in the next piece. So the u-th words of a lane's
+// keys are one step, and a column of B has the same words of q at the same places: 16 bytes by 8 columns a core matrix, no
+// swizzle, two of them a step.
+//
+//   integers  mxfp4 by mxfp4: 2v << s as s8, s the group's exponent above the entry's (head's) least, up to 3. A head's power of
+//             two goes into its weight, an entry's into its factor. Sums are exact; a clamped one is used as the bits of a
+//             subnormal f32 (score.cuh)
+//   floats    fp8_shared by fp8 or f16: f16, exact. The scale of a head goes into its weight, an entry's is its factor: both
+//             are at least 0, or the entry takes the other way
+#pragma once
+
+#include "../common/wgmma_int8.cuh"
+#include "score.cuh"
+
+static_assert(C <= 128 && !BLOCKS && (kInteger || (LAYOUT == kFp8Shared && kF16)), "wgmma: what the plans serve");
+static_assert(ROWS == 1 || ROWS == 8, "ROWS: 1, or 8 of a prefill");
+
+constexpr u32 kGroupRows = ROWS;
+constexpr u32 kWide = (H + 15) / 16 * 16; // columns a row
+
+struct Group {      // in shared memory
+    uint4 *query;   // the B operand
+    float4 *weight; // [kGroupRows][kWide / 16][4]: of lane q, columns 2q, 2q + 1, 2q + 8, 2q + 9 of each 16
+    u32 *length;    // [kGroupRows], 0 for rows that are not computed now
+    u32 *most;      // the largest length of the rows of each product
+    u32 *odd;       // [kGroupRows], 1: every entry of the row needs score_exactly; then 1: one of them is so
+};
+
+struct Head { // of a row of queries
+    const u8 *bytes, *scales;
+    float w;
+    bool exists;
+};
+
+QN_DEVICE Head head_of(const indexer_params &p, i64 number, u32 head)
+{
+    Head h = {p.q, p.q_scale, 0.f, head < H && number < p.rows};
+    if (!h.exists) return h;
+    h.bytes += number * p.q_stride_T + head * p.q_stride_H;
+    if (p.q_scale) h.scales += number * p.q_scale_stride_T + head * p.q_scale_stride_H;
+    h.w = __ldg(reinterpret_cast<const float *>(reinterpret_cast<const u8 *>(p.w) + number * p.w_stride_T) + head);
+    return h;
+}
+
+// ---- integers
+
+constexpr u32 kMostSignedSpread = 3; // 12 << 3 is below 128
+
+// Eight FP4 codes as s8, 2v << shift: of the first four, of the others.
+QN_DEVICE void signed_bytes(u32 x, u32 shift, u32 (&two)[2])
+{
+    const u32 low = 0x03020100u << shift, high = 0x0C080604u << shift;
+    const u32 minus_low = (0x80808080u - low) ^ 0x80808080u, minus_high = (0x80808080u - high) ^ 0x80808080u;
+    const u32 size = x & 0x77777777u, pick = (x >> 1 & 0x44444444u) | 0x32103210u;
+    two[0] = permute_bytes(permute_bytes(low, high, size), permute_bytes(minus_low, minus_high, size), pick);
+    two[1] = permute_bytes(permute_bytes(low, high, size >> 16), permute_bytes(minus_low, minus_high, size >> 16),
+                           pick >> 16);
+}
+
+struct IntegerOperand {
+    typedef i32 Sum;
+    static constexpr u32 kSteps = C / 32, kElementBytes = 1;
+    static constexpr u32 kUnitWords = 1; // of q's bytes: eight elements
+
+    struct HeadScale {
+        u32 bytes; // a byte a group
+        u32 least;
+    };
+
+    // The head's weight, and what its units need. False: entries of the row need score_exactly.
+    QN_DEVICE static bool scale_head(const Head &h, HeadScale &scale, float &weight)
+    {
+        Span span = {255, 0};
+        scale.bytes = 0;
+#pragma unroll
+        for (u32 i = 0; i < kGroups; i++) {
+            const u32 byte = load_byte(h.scales + i);
+            if (i < 4) scale.bytes |= byte << 8 * (i % 4);
+            span.least = min(span.least, byte), span.most = max(span.most, byte);
+        }
+        scale.least = span.least;
+        const float small = h.w * power_of(min(span.least, 254u));
+        weight = small * 0x1p99f;
+        return span.least >= kLeastScale && span.most <= kMostScale && span.most - span.least <= 3 &&
+               (h.w == 0.f || (fabsf(small) >= 0x1p-60f && fabsf(small) <= 0x1p20f));
+    }
+    QN_DEVICE static void unit_of_head(const u32 (&x)[kUnitWords], u32 unit, const HeadScale &scale, u32 (&two)[2])
+    {
+        signed_bytes(x[0], min(byte_of(scale.bytes, unit / 4) - scale.least, 3u), two);
+    }
+
+    // Row r of A, and what the entry's sums are multiplied by. False: the entry needs score_exactly.
+    QN_DEVICE static bool decode(const u32 (&value)[kRawWords], const u32 (&scale)[kScaleWords], u32 r, float &factor,
+                                 u32 (&a)[kSteps][4])
+    {
+        const Span span = span_of(scale);
+        factor = __uint_as_float((min(span.least, kMostScale) + 48) << 23);
+#pragma unroll
+        for (u32 u = 0; u < kSteps; u++) {
+            u32 two[2];
+            signed_bytes(value[u % kRawWords], min(unit_scale(scale, u) - span.least, kMostSignedSpread), two);
+            a[u][r] = two[0], a[u][2 + r] = two[1];
+        }
+        return span.most - span.least <= kMostSignedSpread && span.least >= kLeastScale && span.most <= kMostScale;
+    }
+
+    template <u32 kColumns_> QN_DEVICE static void multiply(i32 (&c)[kColumns_ / 2], const u32 (&a)[4], u64 b, bool add)
+    {
+        wgmma_s32_s8_s8<kColumns_>(c, a, b, add);
+    }
+    QN_DEVICE static float positive(i32 sum)
+    {
+        return __int_as_float(max(sum, 0));
+    }
+};
+
+// ---- floats
+
+struct FloatOperand {
+    typedef float Sum;
+    static constexpr u32 kSteps = C / 16, kElementBytes = 2;
+    static constexpr u32 kUnitWords = Q == kQF16 ? 2 : 1; // of q's bytes: four elements
+
+    struct HeadScale {};
+
+    QN_DEVICE static bool scale_head(const Head &h, HeadScale &, float &weight)
+    {
+        const float scale = Q == kQFp8 ? __uint_as_float(load_word(h.scales, false)) : 1.f;
+        weight = h.w * scale;
+        return scale >= 0.f && scale <= 0x1p60f && (scale == 0.f || scale >= 0x1p-60f) && fabsf(weight) <= 0x1p40f &&
+               (h.w == 0.f || scale == 0.f || fabsf(weight) >= 0x1p-60f);
+    }
+    QN_DEVICE static void unit_of_head(const u32 (&x)[kUnitWords], u32, const HeadScale &, u32 (&two)[2])
+    {
+        if constexpr (Q == kQF16)
+            two[0] = x[0], two[1] = x[kUnitWords - 1];
+        else
+            two[0] = f16x2_of_e4m3x2(x[0]), two[1] = f16x2_of_e4m3x2(x[0] >> 16);
+    }
+
+    QN_DEVICE static bool decode(const u32 (&value)[kRawWords], const u32 (&scale)[kScaleWords], u32 r, float &factor,
+                                 u32 (&a)[kSteps][4])
+    {
+        factor = __uint_as_float(scale[0]);
+#pragma unroll
+        for (u32 u = 0; u < kSteps; u++) {
+            a[u][r] = f16x2_of_e4m3x2(value[u % kRawWords]);
+            a[u][2 + r] = f16x2_of_e4m3x2(value[u % kRawWords] >> 16);
+        }
+        return factor == 0.f || (factor >= 0x1p-60f && factor <= 0x1p60f);
+    }
+
+    template <u32 kColumns_>
+    QN_DEVICE static void multiply(float (&c)[kColumns_ / 2], const u32 (&a)[4], u64 b, bool add)
+    {
+        wgmma_f32_f16<kColumns_>(c, a, b, add);
+    }
+    QN_DEVICE static float positive(float sum)
+    {
+        return max_or_nan(sum, 0.f);
+    }
+};
+
+template <bool kIntegers> struct OperandOf {
+    typedef FloatOperand Type;
+};
+template <> struct OperandOf<true> {
+    typedef IntegerOperand Type;
+};
+typedef OperandOf<kInteger>::Type Operand;
+typedef Operand::Sum Sum;
+
+// ---- a column of B
+
+constexpr u32 kColumnBytes = 8 * C * Operand::kElementBytes; // from eight columns to the next
+constexpr u32 kHeadUnits = 4 * Operand::kSteps;              // of q's bytes a head, each two words of B
+constexpr u32 kThreadUnits = ROWS == 1 ? 1 : kHeadUnits / 4; // of them a thread
+constexpr u32 kHeadThreads = kHeadUnits / kThreadUnits;
+constexpr u32 kQueryVectors = kGroupRows * kWide / 8 * kColumnBytes / 16, kWeightVectors = kGroupRows * kWide / 4;
+
+// Units `from` on of a head of a row, in the operand's order; and the head's weight.
+QN_DEVICE void prepare_column(const indexer_params &p, const Group &s, i64 number, u32 row, u32 head, u32 from)
+{
+    constexpr u32 kWords_ = Operand::kUnitWords;
+    const Head h = head_of(p, number, head);
+    u32 x[kThreadUnits * kWords_];
+    Operand::HeadScale scale = {};
+    float weight = 0.f;
+    if (h.exists) {
+        load_words(h.bytes + 4 * kWords_ * from, p.q_aligned, x);
+        if (!Operand::scale_head(h, scale, weight)) atomicMax(&s.odd[row], 1u), atomicMax(&s.odd[kGroupRows], 1u);
+    }
+    if (from == 0) {
+        float *to = reinterpret_cast<float *>(s.weight + (row * (kWide / 16) + head / 16) * 4 + head % 8 / 2);
+        to[head / 8 % 2 * 2 + head % 2] = weight;
+    }
+    const u32 column = row * kWide + head;
+    u32 *to = reinterpret_cast<u32 *>(s.query) + (column / 8 * kColumnBytes + column % 8 * 16) / 4;
+#pragma unroll
+    for (u32 i = 0; i < kThreadUnits; i++) {
+        const u32 unit = from + i, q = unit / Operand::kSteps, u = unit % Operand::kSteps;
+        u32 one[kWords_], two[2] = {0, 0};
+#pragma unroll
+        for (u32 k = 0; k < kWords_; k++) one[k] = x[i * kWords_ + k];
+        if (h.exists) Operand::unit_of_head(one, unit, scale, two);
+        to[2 * u * 32 + q] = two[0];
+        to[(2 * u + 1) * 32 + q] = two[1];
+    }
+}
