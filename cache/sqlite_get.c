@@ -33,7 +33,7 @@ static int read_candidate(qn_session *session, const quern_record *wanted, const
     if (!code) code = sqlite3_step(statement);
     if (code == SQLITE_ROW && qn_row_read(row, statement)) code = SQLITE_NOMEM;
     int end = sqlite3_reset(statement); // the read transaction ends here, and with it the lock
-    sqlite3_clear_bindings(statement);
+    if (statement) sqlite3_clear_bindings(statement);
     return code == SQLITE_ROW || code == SQLITE_DONE || !end ? code : end;
 }
 

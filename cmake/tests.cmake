@@ -29,10 +29,14 @@ foreach(label unit gpu simt fault load)
     add_test(NAME ${label}/${name} COMMAND ${label}_${name})
     # The compile tests' work is NVRTC's, which sanitizers don't see: label heavy, left out of the sanitizer builds.
     set(labels ${label})
+    set(cost 1) # ctest -j begins with the dearest, so that no long one is left alone at the end
     if(name MATCHES "_compile_test$")
       list(APPEND labels heavy)
+      set(cost 100)
+    elseif(label STREQUAL simt)
+      set(cost 200)
     endif()
-    set_tests_properties(${label}/${name} PROPERTIES LABELS "${labels}" TIMEOUT 1800
+    set_tests_properties(${label}/${name} PROPERTIES LABELS "${labels}" TIMEOUT 1800 COST ${cost}
       ENVIRONMENT "QUERN_TEST_SOURCE=${CMAKE_CURRENT_SOURCE_DIR};QUERN_TEST_BUILD=${CMAKE_BINARY_DIR}")
     if(label STREQUAL gpu)
       set_tests_properties(${label}/${name} PROPERTIES SKIP_REGULAR_EXPRESSION "skipped: no device")
@@ -71,7 +75,7 @@ if(QUERN_BUILD_TOOLS AND NOT QUERN_SANITIZE)
 endif()
 if(QUERN_TOP AND NOT QUERN_SANITIZE)
   add_test(NAME embed/package COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tests/embed/run.sh ${CMAKE_BINARY_DIR})
-  set_tests_properties(embed/package PROPERTIES LABELS embed TIMEOUT 600)
+  set_tests_properties(embed/package PROPERTIES LABELS embed TIMEOUT 600 COST 90)
 endif()
 
 # A tool's NVTX library, which runtime_observe_test loads.

@@ -19,8 +19,8 @@ run_build() { # folder, name, cmake arguments…; of a sanitizer build only the 
   configure "$folder" -DQUERN_WERROR=ON "$@"
   local targets=()
   if [ ${#selection[@]} -gt 0 ]; then
-    mapfile -t targets < <(ctest --test-dir "$folder" -N "${selection[@]}" 2>/dev/null |
-      sed -nE 's|^ *Test +#[0-9]+: (unit|fault|load|fuzz)/(.*)$|\1_\2|p; s|^ *Test +#[0-9]+: cli/.*|quern_command|p' | sort -u)
+    mapfile -t targets < <(ctest --test-dir "$folder" --show-only=json-v1 "${selection[@]}" |
+      sed -nE 's,^ *"name" : "(unit|fault|load|fuzz)/(.*)".*,\1_\2,p; s,^ *"name" : "cli/.*,quern_command,p' | sort -u)
     [ ${#targets[@]} -gt 0 ] || { echo "no test is selected by: ${selection[*]}" >&2; return 1; }
     targets=(--target "${targets[@]}")
   fi

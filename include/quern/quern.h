@@ -162,7 +162,8 @@ QUERN_API const char *quern_status_name(quern_status status);
 QUERN_API const char *quern_status_text(quern_status status);
 
 /* This thread's message of its last failing call: one or more lines, no newline at the end. Never NULL; "" before the
- * first failure. Valid until this thread's next failing call. */
+ * first failure. A call that succeeds leaves it as it was, whatever it tried on the way. Valid until this thread's next
+ * failing call. */
 QUERN_API const char *quern_message(void);
 
 /* ---------------------------------------------------------------------------------------------------------------
@@ -290,10 +291,10 @@ typedef struct quern_op quern_op;
 QUERN_API quern_status quern_prepare(quern *q, const quern_spec *spec, int device, quern_op **op);
 
 /* The same for a range of sizes only, when it is known which ones will come: from and to are the family's sizes structures,
- * both inclusive. Variants that serve no size of the range are neither compiled nor loaded (of a family with several sizes
- * only when from equals to; else all are there); a launch that would need one fails with BAD_SIZE. Ops of different ranges
- * are different ops. Fails with BAD_SIZE too when a size of from is larger than to's, and with BAD_ARGUMENT for structures
- * without INIT. */
+ * both inclusive. Variants that serve no size of the range are neither compiled nor loaded; a launch that would need one fails
+ * with BAD_SIZE. Sizes that no variant depends on, or that the spec's layout does not have, may go from 0 to anything. Ops of
+ * different ranges are different ops. Fails with BAD_SIZE too when a size of from is larger than to's, and with BAD_ARGUMENT
+ * for structures without INIT. */
 QUERN_API quern_status quern_prepare_sizes(quern *q, const quern_spec *spec, const void *from, const void *to,
                                            int device, quern_op **op);
 
@@ -323,11 +324,12 @@ typedef struct quern_args {
     const char *family; /* "softmax_topk" */
 } quern_args;
 
-/* What every typed launch does, with its statuses; for code that is generic over families. */
+/* What every typed launch does, with its statuses, and BAD_ARGUMENT for args without INIT; for code that is generic over
+ * families. */
 QUERN_API quern_status quern_launch_args(const quern_op *op, const quern_args *args, struct CUstream_st *stream);
 
 /* The same with arguments by name, for bindings: a tensor's name with its pointer; a size's or stride's name, or
- * "workspace_bytes", with its number. Names as in `quern ops FAMILY`. Fails with UNKNOWN_ARGUMENT, BAD_ARGUMENT (given
+ * "workspace_bytes", with its number. Names as in the argument structure; `quern ops FAMILY` lists them. Fails with UNKNOWN_ARGUMENT, BAD_ARGUMENT (given
  * twice), and whatever the typed launch fails with. */
 typedef struct quern_argument {
     const char *name;
@@ -441,7 +443,7 @@ typedef struct quern_gate_spec {
     int64_t n_group;    /* divides E. Default 1 */
     int64_t topk_group; /* 1 … n_group. Default 1 */
     int renormalize;    /* default 1 */
-    double scale;       /* default 1; kernels do not depend on it */
+    double scale;       /* default 1; finite in f32. Kernels do not depend on it */
     quern_dtype index;  /* of ids: QUERN_I32 (default), QUERN_I64 */
     int given_ids;      /* 1: given_ids[N, K] is given and ids is not written */
 } quern_gate_spec;
@@ -499,7 +501,10 @@ QUERN_API quern_status quern_gate(const quern_op *op, const quern_gate_args *arg
  *
  * The workspace carries partial sums between the launch's CTAs: quern_workspace_init before the first launch, one stream
  * at a time. CTAs wait for each other for about a second at most; if that was not enough (the device was not ours), the
- * token's weights are NaN, its ids 0 … K-1, and the workspace must be initialised again.
+ * token's weights are NaN, its ids 0 … K-1, and the workspace must be initialised again. One launch does everything only
+ * where all its CTAs fit on the SMs that the driver reports for the device, which under MPS are those of the process. What
+ * it does not report is a context with fewer SMs of its own (a green context): such a context needs 65 of them, or more
+ * than N, since the CTAs that wait are the last N.
  *
  * Any row strides, any base aligned to its element; rows that begin at multiples of 16 bytes are read faster. N = 0:
  * success, nothing launched. No N is refused for a spec that is not. */
@@ -631,7 +636,8 @@ typedef struct quern_indexer_spec {
 #define QUERN_INDEXER_SPEC_INIT { { sizeof(quern_indexer_spec), "indexer" }, 0, 0, QUERN_INDEXER_MXFP4_SHARED, 0, QUERN_INDEXER_Q_BF16, 0, QUERN_GRANULARITY_ENTRY, 1, 0, 0, 0 }
 /* clang-format on */
 
-/* Sizes of one launch that are not in the spec. Plans are chosen, and workspaces sized, by the first two. */
+/* Sizes of one launch that are not in the spec. Plans are chosen, and workspaces sized, by T, max_length (where that is 0 by
+ * L) and B. */
 typedef struct quern_indexer_sizes {
     size_t size;
     int64_t T;          /* rows of queries: 0 … 2^24 */
@@ -737,17 +743,17 @@ typedef struct quern_attention_spec {
     int causal;           /* 1: the same as window_right = 0 */
     int64_t window_left;  /* keys before the query's position that it sees. Default -1: all */
     int64_t window_right; /* and after it */
-    double scale;         /* default 0: 1 / sqrt(d); kernels depend on its sign only */
-    double softcap;       /* default 0: none */
-    int sink;             /* 1: sink[Hq] is given */
-    int kv_alias;         /* 1: v is the first dv elements of k, and is not given */
-    int64_t page;         /* paged: positions a page, a multiple of 16, 16 … 256 */
-    int cu_q;             /* 1: cu_q[B + 1] is given and queries are ragged; varlen has it always, dense never */
-    int length_k;         /* 1: length_k[B] is given; paged has it always, varlen never */
-    int lse;              /* 1: lse is written */
-    int batch_invariant;  /* 1: a sequence's bits do not depend on the others */
-    int64_t kv_split; /* keys a split, a multiple of 64: long sequences with few queries are cut at its multiples and
-                             merged in order. Default 0: by the lengths */
+    double scale;   /* default 0: 1 / sqrt(d); else 1.2e-38 … 1e30 of either sign. Kernels depend on its sign only */
+    double softcap; /* default 0: none; else 1e-30 … 1e30, and scale / softcap finite in f32 */
+    int sink;       /* 1: sink[Hq] is given */
+    int kv_alias;   /* 1: v is the first dv elements of k, and is not given */
+    int64_t page;   /* paged: positions a page, a multiple of 16, 16 … 256 */
+    int cu_q;       /* 1: cu_q[B + 1] is given and queries are ragged; 0 in varlen, which has it always: the same */
+    int length_k;   /* 1: length_k[B] is given; 0 in paged, which has it always: the same. Never with varlen */
+    int lse;        /* 1: lse is written */
+    int batch_invariant; /* 1: a sequence's bits do not depend on the others */
+    int64_t kv_split;    /* keys a split, a multiple of 64: long sequences with few queries are cut at its multiples and
+                             merged in order. Default 0: by the sizes */
 } quern_attention_spec;
 
 /* clang-format off */
@@ -799,8 +805,9 @@ typedef struct quern_attention_args {
 #define QUERN_ATTENTION_ARGS_INIT { { sizeof(quern_attention_args), "attention" }, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 /* clang-format on */
 
-/* Launches one kernel on the stream. Fails with BAD_SIZE, BAD_STRIDE, MISSING_ARGUMENT, MISALIGNED,
- * SMALL_WORKSPACE, WRONG_FAMILY, LAUNCH_FAILED; then nothing was launched and no output touched. */
+/* Launches on the stream: one or two driver calls. Fails with BAD_SIZE, BAD_STRIDE, MISSING_ARGUMENT, MISALIGNED,
+ * SMALL_WORKSPACE, WRONG_FAMILY, LAUNCH_FAILED; then no output was touched, and after a LAUNCH_FAILED whose message says
+ * so the workspace must be initialised again. */
 QUERN_API quern_status quern_attention(const quern_op *op, const quern_attention_args *args,
                                        struct CUstream_st *stream);
 
@@ -1040,7 +1047,7 @@ QUERN_API quern_status quern_launch_packed(const quern_kernel *kernel, const que
                                            const void *parameters, size_t parameter_bytes, struct CUstream_st *stream);
 
 /* What the kernel is and where it came from; its image. As quern_op_describe and quern_op_image; strings and bytes live
- * as long as the kernel. info.sizes and info.config are "". */
+ * as long as the kernel. info.sizes and info.config are "", info.chosen is "given". */
 QUERN_API quern_status quern_kernel_describe(const quern_kernel *kernel, quern_kernel_info *info);
 QUERN_API quern_status quern_kernel_image(const quern_kernel *kernel, quern_image *image);
 

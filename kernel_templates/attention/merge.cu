@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// attention, the second kernel of the plan "heads": adds the splits of each tile in order (split.cuh), divides, writes out
+// attention, the second kernel of the plans "heads" and "stream": adds the splits of each tile in order (split.cuh), divides, writes out
 // and lse. A warp some columns of a row; the CTAs of a tile are blockIdx.y.
 #include "split.cuh"
 

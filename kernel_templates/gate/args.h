@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one parameter of every gate kernel, passed by value. Valid C11 and CUDA C++: the host fills it (src/ops/gate.c),
-// the kernels read it. Pointers of tensors that the spec does not have are null. What is needed first comes first: a kernel
-// of a few microseconds feels every line of constants that it must fetch.
+// the kernels read it. Pointers of tensors that the spec does not have are null.
 #ifndef QN_GATE_ARGS_H
 #define QN_GATE_ARGS_H
 
@@ -16,17 +15,17 @@ typedef struct gate_parts {
 
 typedef struct gate_params {
     const void *logits;      // [N, E], element IN
-    long long logits_stride; // elements from a token to the next
     const float *bias;       // [E]
-    long long N;             // 1 … 2^31 - 1
+    const int *given_ids;    // [N, K]
     float *weights;          // [N, K]
     void *ids;               // [N, K], i32 or i64
-    float scale;
-    int aligned; // 1: every row of logits and the bias begin at a multiple of 16 bytes
+    long long logits_stride; // elements from a token to the next
+    long long given_ids_stride;
     long long weights_stride;
     long long ids_stride;
-    const int *given_ids; // [N, K]
-    long long given_ids_stride;
+    long long N; // 1 … 2^31 - 1
+    float scale;
+    int aligned; // 1: every row of logits and the bias begin at a multiple of 16 bytes
     gate_parts parts;
     float *sums; // [N, E]: of the parts, where they are wanted; or null
     long long sums_stride;

@@ -17,8 +17,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
     const u32 expert = threadIdx.x;
     const bool exists = THREADS == kE || expert < kE;
     const float bias = exists ? bias_of(p, expert) : 0.f;
+    const Logits logits = logits_of(p, token);
     if constexpr (DEPENDENT) wait_for_previous_launch();
-    const float x = exists ? load_logit(logits_of(p, token), expert) : -infinity();
+    const float x = exists ? load_logit(logits, expert) : -infinity();
     if (exists) store_sum(p, token, expert, x);
     gate_by_block(p, s, token, x, bias);
 }

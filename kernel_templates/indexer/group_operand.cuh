@@ -108,9 +108,9 @@ struct IntegerOperand {
         return span.most - span.least <= kMostSignedSpread && span.least >= kLeastScale && span.most <= kMostScale;
     }
 
-    template <u32 kColumns_> QN_DEVICE static void multiply(i32 (&c)[kColumns_ / 2], const u32 (&a)[4], u64 b, bool add)
+    template <u32 kCount> QN_DEVICE static void multiply(i32 (&c)[kCount / 2], const u32 (&a)[4], u64 b, bool add)
     {
-        wgmma_s32_s8_s8<kColumns_>(c, a, b, add);
+        wgmma_s32_s8_s8<kCount>(c, a, b, add);
     }
     QN_DEVICE static float positive(i32 sum)
     {
@@ -154,10 +154,9 @@ struct FloatOperand {
         return factor == 0.f || (factor >= 0x1p-60f && factor <= 0x1p60f);
     }
 
-    template <u32 kColumns_>
-    QN_DEVICE static void multiply(float (&c)[kColumns_ / 2], const u32 (&a)[4], u64 b, bool add)
+    template <u32 kCount> QN_DEVICE static void multiply(float (&c)[kCount / 2], const u32 (&a)[4], u64 b, bool add)
     {
-        wgmma_f32_f16<kColumns_>(c, a, b, add);
+        wgmma_f32_f16<kCount>(c, a, b, add);
     }
     QN_DEVICE static float positive(float sum)
     {
@@ -185,13 +184,13 @@ constexpr u32 kQueryVectors = kGroupRows * kWide / 8 * kColumnBytes / 16, kWeigh
 // Units `from` on of a head of a row, in the operand's order; and the head's weight.
 QN_DEVICE void prepare_column(const indexer_params &p, const Group &s, i64 number, u32 row, u32 head, u32 from)
 {
-    constexpr u32 kWords_ = Operand::kUnitWords;
+    constexpr u32 kEach = Operand::kUnitWords;
     const Head h = head_of(p, number, head);
-    u32 x[kThreadUnits * kWords_];
+    u32 x[kThreadUnits * kEach];
     Operand::HeadScale scale = {};
     float weight = 0.f;
     if (h.exists) {
-        load_words(h.bytes + 4 * kWords_ * from, p.q_aligned, x);
+        load_words(h.bytes + 4 * kEach * from, p.q_aligned, x);
         if (!Operand::scale_head(h, scale, weight)) atomicMax(&s.odd[row], 1u), atomicMax(&s.odd[kGroupRows], 1u);
     }
     if (from == 0) {
@@ -203,9 +202,9 @@ QN_DEVICE void prepare_column(const indexer_params &p, const Group &s, i64 numbe
 #pragma unroll
     for (u32 i = 0; i < kThreadUnits; i++) {
         const u32 unit = from + i, q = unit / Operand::kSteps, u = unit % Operand::kSteps;
-        u32 one[kWords_], two[2] = {0, 0};
+        u32 one[kEach], two[2] = {0, 0};
 #pragma unroll
-        for (u32 k = 0; k < kWords_; k++) one[k] = x[i * kWords_ + k];
+        for (u32 k = 0; k < kEach; k++) one[k] = x[i * kEach + k];
         if (h.exists) Operand::unit_of_head(one, unit, scale, two);
         to[2 * u * 32 + q] = two[0];
         to[(2 * u + 1) * 32 + q] = two[1];

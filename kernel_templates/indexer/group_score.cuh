@@ -33,7 +33,7 @@ QN_DEVICE void prepare_group(const indexer_params &p, const Group &s, i64 first)
 #pragma unroll 1
     for (u32 i = thread_index(); i < kGroupRows * kWide * kHeadThreads; i += THREADS) {
         const u32 head = i / kHeadThreads;
-        prepare_column(p, s, first + head / kWide, head / kWide, head % kWide, i % kHeadThreads);
+        prepare_column(p, s, first + head / kWide, head / kWide, head % kWide, i % kHeadThreads * kThreadUnits);
     }
     fence_proxy_async_shared();
 }
@@ -73,15 +73,20 @@ QN_DEVICE void fetch_unit(const indexer_params &p, const Row &row, u32 first, co
 
 // ---- products
 
+// The descriptor of a step of B; only its low word depends on the place.
+QN_DEVICE u64 step_descriptor(u32 low, u32 step)
+{
+    constexpr u64 kHigh = (u64)(kColumnBytes >> 4) << 32 | (u64)kSwizzleNone << 62;
+    return kHigh | (low + step * 16);
+}
+
 QN_DEVICE void multiply_part(const Group &s, u32 part, u32 (&a)[Operand::kSteps][4], Sum (&c)[kProduct / 2])
 {
-    const u64 b = wgmma_descriptor(reinterpret_cast<const u8 *>(s.query) + part * kProduct / 8 * kColumnBytes, 128,
-                                   kColumnBytes, kSwizzleNone);
+    const u32 low = (u32)wgmma_descriptor(s.query, 128, 0, kSwizzleNone) + part * (kProduct / 8 * kColumnBytes / 16);
     wgmma_fence_operand(c);
     wgmma_fence();
 #pragma unroll
-    for (u32 u = 0; u < Operand::kSteps; u++)
-        Operand::multiply<kProduct>(c, a[u], wgmma_descriptor_advance(b, u * 256), u > 0);
+    for (u32 u = 0; u < Operand::kSteps; u++) Operand::multiply<kProduct>(c, a[u], step_descriptor(low, u), u > 0);
     wgmma_commit_group();
     wgmma_wait_group<0>();
     wgmma_fence_operand(c);

@@ -109,14 +109,14 @@ QN_DEVICE u64 *record_of(const indexer_params &p, i64 row, u32 share)
     return reinterpret_cast<u64 *>(row_memory(p, row) + share * kRecordBytes);
 }
 
-// The share's first LOCAL_K or more of n candidates into its record, with the bound of what is left out, `bound` so far.
-// Begins in a barrier.
-QN_NOINLINE void store_record(const indexer_params &p, i64 row, u32 share, u64 bound, u32 n)
+// The share's first LOCAL_K or more of n candidates into its record, with the bound of what is left out, `bound` so far. A
+// thread has up to kEach of them. Begins in a barrier.
+template <u32 kEach> QN_NOINLINE void store_record(const indexer_params &p, i64 row, u32 share, u64 bound, u32 n)
 {
     const Select s = select_pieces();
     u64 *record = record_of(p, row, share);
-    u64 item[each_of(kCapacity)];
-    u32 place[each_of(kCapacity)], least = 0xFFFFFFFFu;
+    u64 item[kEach];
+    u32 place[kEach], least = 0xFFFFFFFFu;
     clear_bins(s);
     if (thread_index() == 0) s.word[kMost] = s.word[kCount] = s.word[kLeast] = 0;
     __syncthreads();
@@ -127,7 +127,7 @@ QN_NOINLINE void store_record(const indexer_params &p, i64 row, u32 share, u64 b
     u32 count = end;
     if (end <= kRoom) {
 #pragma unroll
-        for (u32 j = 0; j < each_of(kCapacity); j++) {
+        for (u32 j = 0; j < kEach; j++) {
             const u32 bin = place[j] >> 16;
             if (item[j] == 0 || end == 0 || bin > end_bin) continue;
             record[2 + s.bins[bin] + (place[j] & 0xFFFFu)] = item[j];
@@ -138,7 +138,7 @@ QN_NOINLINE void store_record(const indexer_params &p, i64 row, u32 share, u64 b
         __syncthreads();
         count = min((u32)LOCAL_K, total);
 #pragma unroll
-        for (u32 j = 0; j < each_of(kCapacity); j++)
+        for (u32 j = 0; j < kEach; j++)
             if (item[j] != 0 && item[j] >= last) record[2 + atomicAdd(&s.word[kCount], 1u)] = item[j];
         if (count < total && last > bound) bound = last;
     }
@@ -247,7 +247,10 @@ QN_DEVICE void do_row(const indexer_params &p, const Shared &s, const Select &se
             (void)finish_from<SharedSource>(p, row.number, n, wanted);
             return;
         }
-        if (!raw) store_record(p, row.number, share.number, scan.last, n);
+        if (!raw && n <= 4 * THREADS)
+            store_record<4>(p, row.number, share.number, scan.last, n);
+        else if (!raw)
+            store_record<each_of(kCapacity)>(p, row.number, share.number, scan.last, n);
         if (!is_last_share(p, row.number, select)) return;
         if (raw) {
             (void)finish_from<RawSource>(p, row.number, row.results, wanted);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one parameter of every router kernel, passed by value. Valid C11 and CUDA C++: the host fills it
-// (src/ops/router.c), the kernels read it. Pointers of tensors that the spec does not have are null. What is needed first
-// comes first (gate/args.h).
+// (src/ops/router.c), the kernels read it. Pointers of tensors that the spec does not have are null.
 #ifndef QN_ROUTER_ARGS_H
 #define QN_ROUTER_ARGS_H
 
@@ -12,18 +11,18 @@ enum { ROUTER_WHOLE = 0, ROUTER_PARTS = 1, ROUTER_GATE = 2 };
 enum { ROUTER_MOST_WHOLE = 64 }; // tokens of a ROUTER_WHOLE; words of launches up to here are left as they were
 
 typedef struct router_params {
+    gate_params gate;        // all but its logits; N, outputs, bias
     const void *x;           // [N, D], element X_TYPE
     const void *w;           // [E, D], or [D, E], element W_TYPE
+    float *logits;           // [N, E]: wanted of a launch that gates, target of one that stores logits; or null
+    unsigned *words;         // [N, SLICES, pitch]: the partial sums on their way; pitch: E in whole vectors of 4
     long long x_stride;      // elements from a row to the next
     long long w_stride;      //
+    long long logits_stride; //
     int x_aligned;           // 1: every row begins at a multiple of 16 bytes
     int w_aligned;           //
     int part;                // ROUTER_WHOLE …
     int logits_pairs;        // 1: every row of logits begins at a multiple of 8 bytes
-    unsigned *words;         // [N, SLICES, pitch]: the partial sums on their way; pitch: E in whole vectors of 4
-    gate_params gate;        // all but its logits; N, outputs, bias
-    float *logits;           // [N, E]: wanted of a launch that gates, target of one that stores logits; or null
-    long long logits_stride; //
 } router_params;
 
 #endif

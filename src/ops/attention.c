@@ -60,7 +60,7 @@ static const qn_field fields[] = {
     FLAG(length_k, "1: keys a sequence are given; paged has them always"),
     FLAG(lse, "1: log-sum-exp of each query is written"),
     FLAG(batch_invariant, "1: a sequence's bits do not depend on the others"),
-    NUMBER(kv_split, 0, 1 << 30, 0, "keys a split with few queries, a multiple of 64; 0: by the lengths"),
+    NUMBER(kv_split, 0, 1 << 30, 0, "keys a split with few queries, a multiple of 64; 0: by the sizes"),
 };
 #undef AT
 #undef NUMBER
@@ -530,7 +530,17 @@ static void set_splits(const spec_t *s, const qn_config *cut, const qn_config *t
     p->workspace = r.most > 1 ? a->workspace : NULL;
     p->split_ctas = is_heads(tiles) ? (int)(r.most < MOST_CTAS ? r.most : MOST_CTAS)
                                     : split_ctas(tiles, limits, &r, (int64_t)out->grid[0]);
+    bool few = tiles->value[QN_ATTENTION_PLAN] == QN_ATTENTION_STREAM && (int64_t)out->grid[0] < limits->sm_count;
+    p->merges = !few && !is_heads(tiles);
     out->grid[1] = (uint32_t)p->split_ctas;
+}
+
+// CTAs of merge.cu a tile: some for each SM in all, of eight warps that have 64 columns of a row at a time.
+static uint32_t merge_ctas(const spec_t *s, const qn_config *c, uint32_t tiles)
+{
+    enum { ALL = 1056 };
+    uint32_t most = (uint32_t)(c->value[QN_ATTENTION_ROWS] * ceil_div(s->dv, 64) / 8), ctas = tiles ? ALL / tiles : ALL;
+    return ctas < 1 ? 1 : ctas > most ? most : ctas;
 }
 
 // The last stage of a plan that loads by TMA is for what TMA can't load, in tiles and splits of its own.
@@ -546,12 +556,14 @@ static void set_last_stage(const spec_t *s, const qn_config *c, const qn_plan *m
     if (is_cut(c)) set_splits(s, c, &tiles, limits, a, n, p, out);
 }
 
-static void launch(const quern_spec *base, const qn_config *config, const qn_plan *made, const qn_device_limits *limits,
-                   const quern_args *base_args, size_t stage, qn_launch *out)
+QN_LAUNCH_PATH static void launch(const quern_spec *base, const qn_config *config, const qn_plan *made,
+                                  const qn_device_limits *limits, const quern_args *base_args, size_t stage,
+                                  qn_launch *out)
 {
     const spec_t *s = (const spec_t *)base;
     const args_t *a = (const args_t *)base_args;
-    bool is_last = stage + 1 == made->stage_count, maps = made->stage_count > 1;
+    int plan = config->value[QN_ATTENTION_PLAN];
+    bool is_last = stage + 1 == made->stage_count, maps = plan == QN_ATTENTION_WGMMA || plan == QN_ATTENTION_HEADS;
     attention_params p;
     sizes_t n;
     memset(&p, 0, sizeof p);
@@ -567,9 +579,9 @@ static void launch(const quern_spec *base, const qn_config *config, const qn_pla
         set_tiles(s, a, config->value[QN_ATTENTION_ROWS], &p, out);
         if (is_cut(config)) set_splits(s, config, config, limits, a, &n, &p, out);
     }
-    if (is_heads(config) && stage == 1) { // the merge
-        out->skip = p.split_most == 1;
-        out->grid[1] = (uint32_t)qn_attention_heads_merge_ctas(s, (int64_t)out->grid[0]);
+    if (is_cut(config) && stage == 1) {
+        out->skip = p.split_most == 1 || p.merges;
+        out->grid[1] = merge_ctas(s, config, out->grid[0]);
     }
     if (maps && stage == 0) {
         bool fine = is_heads(config)

@@ -78,7 +78,6 @@ enum { QN_ATTENTION_HEADS_SPLIT = 256 }; // the least
 int64_t qn_attention_heads_split(const quern_attention_spec *spec, const qn_config *config, int64_t tiles,
                                  int64_t keys);
 int64_t qn_attention_heads_parts(const quern_attention_spec *spec, const qn_config *config, int64_t tiles);
-int qn_attention_heads_merge_ctas(const quern_attention_spec *spec, int64_t tiles);
 // Fills the parameters of the first stage. False: the driver refused a map.
 bool qn_attention_heads_launch(const quern_attention_spec *spec, const qn_config *config,
                                const qn_device_limits *limits, const struct attention_params *params, int64_t pages,

@@ -169,13 +169,6 @@ int64_t qn_attention_heads_parts(const spec_t *s, const qn_config *c, int64_t ti
 
 // ---- launch
 
-// CTAs of the merge, a tile: some for each SM in all, of eight warps that have 64 columns of a row at a time.
-int qn_attention_heads_merge_ctas(const spec_t *s, int64_t tiles)
-{
-    int64_t units = 64 * chunks_of(s->dv), ctas = 8 * USUAL_SMS / (tiles ? tiles : 1), most = units / 8;
-    return (int)(ctas < 1 ? 1 : ctas > most ? most : ctas);
-}
-
 bool qn_attention_heads_launch(const spec_t *s, const qn_config *c, const qn_device_limits *limits,
                                const attention_params *p, int64_t pages, qn_launch *out)
 {

@@ -5,7 +5,8 @@
 //   prefill  a CTA a tile of queries of one head; all keys in turn (prefill.cu)
 //   decode   a CTA a tile of queries of all heads of a KV head, and some splits of its keys; the last merges (decode.cu)
 //   heads    the same for more rows, by wgmma (decode_heads.cu, merge.cu; attention_heads.c)
-//   stream   the same for at most 16 rows, each warp with keys of its own (decode_stream.cu; attention_stream.c)
+//   stream   the same for at most 16 rows, each warp with keys of its own (decode_stream.cu, merge.cu;
+//            attention_stream.c)
 //
 // A CTA has warps × columns warps. Those of one row share its scores by keys and its output by columns, so that
 // head_dim 512 finds registers; with columns=1 each warp has its rows for itself and P stays in registers.
@@ -266,6 +267,18 @@ static quern_status plan_wgmma(const quern_spec *base, const qn_arch *arch, cons
     return QUERN_OK;
 }
 
+static void add_merge(const spec_t *s, const qn_config *c, qn_kernel_plan *k)
+{
+    k->template_path = "attention/merge.cu";
+    k->threads = 256, k->min_ctas = 2, k->cluster = 1;
+    k->params_bytes = sizeof(attention_params);
+    k->overlaps = true;
+    write_entry(s, c, k->entry);
+    snprintf(k->entry + strlen(k->entry), 8, "_merge");
+    add_spec_constants(s, k);
+    add_tile_constants(c, k);
+}
+
 // The plan "heads": the kernel, the merge of its splits, and the one that serves arguments that TMA can't load.
 static void choose_tiles(const quern_spec *base, const qn_arch *arch, bool few, qn_config *c);
 static quern_status plan_heads(const quern_spec *base, const qn_arch *arch, const qn_config *c, qn_plan *out)
@@ -277,23 +290,20 @@ static quern_status plan_heads(const quern_spec *base, const qn_arch *arch, cons
     choose_tiles(base, arch, false, &tiles);
     QN_TRY(qn_attention_plan(base, arch, &tiles, &other));
     memset(&made, 0, sizeof made);
+    qn_kernel_plan *k = &made.stage[0];
     made.stage_count = 3;
     made.stage[2] = other.stage[0];
-    for (int i = 0; i < 2; i++) {
-        qn_kernel_plan *k = &made.stage[i];
-        k->template_path = i ? "attention/merge.cu" : "attention/decode_heads.cu";
-        k->threads = i ? 256 : qn_attention_heads_threads(c);
-        k->min_ctas = i ? 2 : value_of(c, QN_ATTENTION_CTAS), k->cluster = 1;
-        k->dynamic_shared = i ? 0 : qn_attention_heads_shared(s, c);
-        k->params_bytes = i ? sizeof(attention_params) : sizeof(attention_heads_params);
-        k->overlaps = i;
-        write_entry(s, c, k->entry);
-        add_spec_constants(s, k);
-        add_tile_constants(c, k);
-    }
-    qn_plan_constant(&made.stage[0], "BOX", qn_attention_heads_box(s, c));
-    snprintf(made.stage[1].entry + strlen(made.stage[1].entry), 8, "_merge");
-    made.stage[0].serves = "rows at multiples of 16 bytes", made.stage[1].serves = "more than one split of these";
+    k->template_path = "attention/decode_heads.cu";
+    k->threads = qn_attention_heads_threads(c);
+    k->min_ctas = value_of(c, QN_ATTENTION_CTAS), k->cluster = 1;
+    k->dynamic_shared = qn_attention_heads_shared(s, c);
+    k->params_bytes = sizeof(attention_heads_params);
+    write_entry(s, c, k->entry);
+    add_spec_constants(s, k);
+    add_tile_constants(c, k);
+    qn_plan_constant(k, "BOX", qn_attention_heads_box(s, c));
+    add_merge(s, c, &made.stage[1]);
+    k->serves = "rows at multiples of 16 bytes", made.stage[1].serves = "more than one split of these";
     made.stage[2].serves = "rows at other addresses";
     *out = made;
     return QUERN_OK;
@@ -323,6 +333,11 @@ quern_status qn_attention_plan(const quern_spec *base, const qn_arch *arch, cons
     write_entry(s, c, k->entry);
     add_spec_constants(s, k);
     add_tile_constants(c, k);
+    if (is_stream(c)) {
+        made.stage_count = 2;
+        add_merge(s, c, &made.stage[1]);
+        made.stage[1].serves = "more than one split of few tiles";
+    }
     *out = made;
     return QUERN_OK;
 }

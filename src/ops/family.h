@@ -97,6 +97,9 @@ typedef struct qn_launch {
     _Alignas(64) unsigned char params[QN_MAX_PARAMS]; // params_bytes of the stage's plan
 } qn_launch;
 
+// Functions that every launch runs lie beside each other in the library: few pages, few cache lines.
+#define QN_LAUNCH_PATH __attribute__((hot))
+
 typedef struct qn_device_limits { // of the device in use, read once at prepare
     int sm_count;
     const struct qn_driver *driver; // for tensor maps; the model has one that knows nothing else

@@ -402,8 +402,9 @@ static bool is_aligned(const spec_t *s, const args_t *a)
     return ((stride | bases) & 15) == 0;
 }
 
-static void launch(const quern_spec *base, const qn_config *config, const qn_plan *made, const qn_device_limits *limits,
-                   const quern_args *base_args, size_t stage, qn_launch *out)
+QN_LAUNCH_PATH static void launch(const quern_spec *base, const qn_config *config, const qn_plan *made,
+                                  const qn_device_limits *limits, const quern_args *base_args, size_t stage,
+                                  qn_launch *out)
 {
     const spec_t *s = (const spec_t *)base;
     const args_t *a = (const args_t *)base_args;

@@ -524,8 +524,9 @@ static void fill_keys(const spec_t *s, const args_t *a, indexer_params *p)
     p->keys_aligned = (values & (vector - 1)) == 0 && (!words_of_scales || (scales & 3) == 0);
 }
 
-static void launch(const quern_spec *base, const qn_config *config, const qn_plan *made, const qn_device_limits *limits,
-                   const quern_args *base_args, size_t stage, qn_launch *out)
+QN_LAUNCH_PATH static void launch(const quern_spec *base, const qn_config *config, const qn_plan *made,
+                                  const qn_device_limits *limits, const quern_args *base_args, size_t stage,
+                                  qn_launch *out)
 {
     const spec_t *s = (const spec_t *)base;
     const args_t *a = (const args_t *)base_args;

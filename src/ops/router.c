@@ -101,12 +101,15 @@ const qn_knob qn_router_knobs[] = {
                           11,
                           NULL,
                           "tiles, exact, deep, multicast: blocks of D in shared memory"},
-    [QN_ROUTER_GATE] =
-        {"gate", {1, 2, 3, 4}, 4, NULL, "whole, multicast: the gate as for up to 512, 1024, 8192, more tokens"},
+    [QN_ROUTER_GATE] = {"gate",
+                        {1, 2, 3, 4},
+                        4,
+                        NULL,
+                        "what follows whole sums or multicast, the gate as for up to 512, 1024, 8192, more tokens"},
     [QN_ROUTER_CLUSTER_N] = {"cluster_n", {1, 2, 4}, 3, NULL, "multicast: CTAs of a cluster that share experts"},
     [QN_ROUTER_CLUSTER_E] = {"cluster_e", {1, 2, 3, 4}, 4, NULL, "multicast: CTAs of a cluster that share tokens"},
     [QN_ROUTER_CTAS] =
-        {"ctas", {32, 64, 96, 108, 112, 116, 120, 124, 126, 128, 132, 144, 148}, 13, NULL, "multicast: most CTAs"},
+        {"ctas", {32, 64, 96, 102, 108, 112, 117, 120, 124, 126, 128, 132, 144}, 13, NULL, "multicast: most CTAs"},
 };
 
 // ---- buckets of tokens
@@ -307,8 +310,9 @@ static void launch_parts(const spec_t *s, const qn_config *c, const qn_device_li
     memcpy(out->params, p, sizeof *p);
 }
 
-static void launch(const quern_spec *base, const qn_config *config, const qn_plan *made, const qn_device_limits *limits,
-                   const quern_args *base_args, size_t stage, qn_launch *out)
+QN_LAUNCH_PATH static void launch(const quern_spec *base, const qn_config *config, const qn_plan *made,
+                                  const qn_device_limits *limits, const quern_args *base_args, size_t stage,
+                                  qn_launch *out)
 {
     const spec_t *s = (const spec_t *)base;
     router_params p = params_of(s, (const args_t *)base_args);

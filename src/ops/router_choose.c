@@ -120,12 +120,13 @@ static bool choose_deep(const spec_t *s, const qn_arch *arch, int64_t N, qn_conf
     return choose_tile(s, arch, &first, experts, QN_COUNT(experts), ceil_div(N, first.value[QN_ROUTER_TOKENS]), best);
 }
 
-// CTAs of a cluster that have all experts between them, as few experts to no purpose as can be.
+// CTAs of a cluster that have all experts between them: one, two or four, since others leave SMs out where a GPC has no
+// multiple of them; as few experts to no purpose as can be.
 static bool choose_columns(const spec_t *s, qn_config *c)
 {
     static const int experts[] = {128, 192, 96, 64, 256, 48, 32}; // the best first
     int64_t least = INT64_MAX;
-    for (int columns = 1; columns <= 4; columns++) {
+    for (int columns = 1; columns <= 4; columns *= 2) {
         for (size_t i = 0; i < QN_COUNT(experts); i++) {
             int64_t spare = (int64_t)experts[i] * columns - pitch_of(s), cost = spare * 8 + (int64_t)i;
             if (spare < 0 || cost >= least) continue;
@@ -140,13 +141,13 @@ static bool choose_multicast(const spec_t *s, const qn_arch *arch, int64_t N, qn
 {
     memset(c, 0, sizeof *c);
     c->value[QN_ROUTER_PLAN] = QN_ROUTER_MULTICAST;
-    c->value[QN_ROUTER_SUMS] = QN_ROUTER_PARTS;
+    const bool whole = s->logits && N > 4096; // these are the logits then, without a workspace
+    c->value[QN_ROUTER_SUMS] = whole ? QN_ROUTER_WHOLE : QN_ROUTER_PARTS;
     if (!has_deep(s, arch) || !choose_columns(s, c)) return false;
     c->value[QN_ROUTER_TOKENS] = N <= 512 ? 64 : 128;
-    c->value[QN_ROUTER_CLUSTER_N] = N <= 512 || c->value[QN_ROUTER_CLUSTER_E] == 4 ? 1 : 2;
-    c->value[QN_ROUTER_SLICES] = N <= 128 ? 16 : N <= 512 ? 10 : N <= 1024 ? 6 : 3;
+    c->value[QN_ROUTER_CLUSTER_N] = 1;
+    c->value[QN_ROUTER_SLICES] = whole ? 1 : N <= 256 ? 16 : N <= 1024 ? 8 : N <= 2048 ? 4 : 2;
     c->value[QN_ROUTER_GATE] = N <= 512 ? 1 : N <= 1024 ? 2 : N <= 8192 ? 3 : 4;
-    // Clusters of more than two leave SMs out where a GPC has no multiple of their size.
     c->value[QN_ROUTER_CTAS] = qn_router_cluster(c) <= 2 ? 132 : 120;
     return choose_stages_for(s, arch, 8, false, c);
 }
@@ -209,7 +210,7 @@ void qn_router_choose(const quern_spec *base, const qn_arch *arch, size_t bucket
         if (N > 16 && arch->has_wgmma && choose_wide(s, arch, config)) return;
         if (choose_fragments(s, arch, N, config)) return;
     }
-    if (N > ROUTER_MOST_WHOLE && choose_multicast(s, arch, N, config)) return;
+    if (N > 128 && choose_multicast(s, arch, N, config)) return;
     if (N <= 1024 && has_deep(s, arch) && choose_deep(s, arch, N, config)) return;
     if (N <= 512 && choose_ring(s, arch, N, config)) return;
     choose_whole(s, arch, bucket, config);

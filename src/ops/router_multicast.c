@@ -51,7 +51,9 @@ qn_router_deal qn_router_deal_of(const spec_t *s, const qn_config *c, int sm_cou
     deal.clusters = least_of(most, deal.tiles);
     if (slices == 1) return deal;
     int64_t clusters = least_of(most, least_of(all, deal.tiles * slices));
-    if (clusters % deal.tiles && most_parts(blocks, all / clusters) > slices) clusters -= clusters % deal.tiles;
+    // Runs that begin with a tile make a part each: that is worth a few clusters. Else a cluster stores two parts in turn.
+    const int64_t spare = clusters % deal.tiles;
+    if (8 * spare <= clusters || most_parts(blocks, all / clusters) > slices) clusters -= clusters > spare ? spare : 0;
     if (clusters < 1 || all * clusters > UINT32_MAX) return deal;
     deal.clusters = clusters;
     deal.parts = (gate_parts){(unsigned)all, (int)clusters, (int)blocks, tokens};

@@ -113,6 +113,7 @@ static void add_plan_constants(const spec_t *s, const qn_config *c, const qn_rou
         qn_plan_constant(k, "STAGES", c->value[QN_ROUTER_STAGES]);
         qn_plan_constant(k, "CLUSTER_N", c->value[QN_ROUTER_CLUSTER_N]);
         qn_plan_constant(k, "CLUSTER_E", c->value[QN_ROUTER_CLUSTER_E]);
+        qn_plan_constant(k, "CTAS", c->value[QN_ROUTER_CTAS]); // of launches: a knob shows in the plan
     } else {
         qn_plan_constant(k, "BLOCK", n->block);
         qn_plan_constant(k, "STAGES", c->value[QN_ROUTER_STAGES]);
@@ -210,7 +211,8 @@ static quern_status plan_parts(const spec_t *s, const qn_arch *arch, const qn_co
         QN_TRY(plan_gate(s, arch, c, &stage[1]));
         set_constant(&stage[1], "PARTS", qn_router_cut_of(s, c).slices);
         set_constant(&stage[1], "PART_STRIDE", pitch_of(s));
-        stage[1].min_ctas = (int)most_of(stage[1].min_ctas - 1, 1); // the parts on their way need registers
+        const int fewer = qn_router_cut_of(s, c).slices <= 3 ? 3 : 2; // the parts on their way need registers
+        stage[1].min_ctas = (int)most_of(stage[1].min_ctas * fewer / 4, 1);
     } else {
         plan_gather(s, arch, c, &stage[1]);
     }

@@ -701,8 +701,9 @@ static void write_grid(const qn_config *c, int64_t rows, uint32_t *grid) // [3]
     grid[0] = (uint32_t)ctas;
 }
 
-static void launch(const quern_spec *base, const qn_config *config, const qn_plan *made, const qn_device_limits *limits,
-                   const quern_args *base_args, size_t stage, qn_launch *out)
+QN_LAUNCH_PATH static void launch(const quern_spec *base, const qn_config *config, const qn_plan *made,
+                                  const qn_device_limits *limits, const quern_args *base_args, size_t stage,
+                                  qn_launch *out)
 {
     const spec_t *s = (const spec_t *)base;
     const args_t *a = (const args_t *)base_args;

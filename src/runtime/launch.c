@@ -146,7 +146,7 @@ static ASIDE void log_launch(const quern_op *op, const qn_op_variant *variant, c
 }
 
 // Arguments that were checked.
-static inline quern_status launch_checked(const quern_op *op, const quern_args *args, CUstream stream)
+QN_LAUNCH_PATH static inline quern_status launch_checked(const quern_op *op, const quern_args *args, CUstream stream)
 {
     unsigned index = variant_of(op, args);
     if (UNUSUAL(index == QN_NO_VARIANT)) return not_prepared(op, args);
@@ -175,7 +175,7 @@ static __attribute__((noinline)) quern_status launch_after_checks(const quern_op
     return is_empty ? QUERN_OK : launch_checked(op, args, stream);
 }
 
-quern_status qn_launch_args(const quern_op *op, const quern_args *given, CUstream stream)
+QN_LAUNCH_PATH quern_status qn_launch_args(const quern_op *op, const quern_args *given, CUstream stream)
 {
     if (UNUSUAL(!op || !given)) return qn_fail(QUERN_MISSING_ARGUMENT, "%s is NULL", !op ? "op" : "args");
     if (given->family != op->family_name && (!given->family || strcmp(given->family, op->family_name) != 0))
@@ -185,7 +185,7 @@ quern_status qn_launch_args(const quern_op *op, const quern_args *given, CUstrea
     return launch_after_checks(op, given, stream);
 }
 
-quern_status quern_launch_args(const quern_op *op, const quern_args *given, struct CUstream_st *stream)
+QN_LAUNCH_PATH quern_status quern_launch_args(const quern_op *op, const quern_args *given, struct CUstream_st *stream)
 {
     return qn_launch_args(op, given, stream);
 }

@@ -299,6 +299,13 @@ void qn_quern_retain(quern *q)
     atomic_fetch_add_explicit(&q->references, 1, memory_order_relaxed);
 }
 
+void qn_quern_retain_hit(quern *q)
+{
+    const uint64_t hit = (uint64_t)1 << QN_HIT_BIT, most = UINT64_MAX >> QN_HIT_BIT;
+    uint64_t before = atomic_fetch_add_explicit(&q->references, hit + 1, memory_order_relaxed);
+    if (__builtin_expect(before >> QN_HIT_BIT == most, 0)) QN_TALLY(q, hit_table, most + 1);
+}
+
 static void free_op(void *op)
 {
     qn_op_free(op);
@@ -311,7 +318,7 @@ static void keep_op(void *op)
 
 void qn_quern_release(quern *q)
 {
-    if (atomic_fetch_sub_explicit(&q->references, 1, memory_order_acq_rel) != 1) return;
+    if (QN_REFERENCES(atomic_fetch_sub_explicit(&q->references, 1, memory_order_acq_rel)) != 1) return;
     qn_process *process = atomic_load_explicit(&q->process, memory_order_acquire);
     if (process && process->pid == getpid()) qn_entry_unload_all(q);
     qn_table_fini(&q->aliases, keep_op);
@@ -350,12 +357,31 @@ void quern_get_counters(const quern *q, quern_counters *counters)
 {
     if (!q || !counters) return;
 #define COUNT(name) atomic_load_explicit(&q->tally.name, memory_order_relaxed)
+    uint64_t hits = COUNT(hit_table) + (atomic_load_explicit(&q->references, memory_order_relaxed) >> QN_HIT_BIT);
     quern_counters now = {
-        sizeof now,         COUNT(hit_table),      COUNT(hit_memory),      COUNT(hit_sealed),    COUNT(hit_user),
-        COUNT(miss),        COUNT(compiled),       COUNT(compile_us),      COUNT(put_failed),    COUNT(get_failed),
-        COUNT(bad_rows),    COUNT(flight_waits),   COUNT(flight_timeouts), COUNT(miss_absent),   COUNT(miss_damaged),
-        COUNT(miss_failed), COUNT(miss_refused),   COUNT(miss_no_store),   COUNT(would_compile), COUNT(compile_failed),
-        COUNT(bytes_found), COUNT(bytes_compiled), COUNT(bytes_stored),
+        sizeof now,
+        hits,
+        COUNT(hit_memory),
+        COUNT(hit_sealed),
+        COUNT(hit_user),
+        COUNT(miss),
+        COUNT(compiled),
+        COUNT(compile_us),
+        COUNT(put_failed),
+        COUNT(get_failed),
+        COUNT(bad_rows),
+        COUNT(flight_waits),
+        COUNT(flight_timeouts),
+        COUNT(miss_absent),
+        COUNT(miss_damaged),
+        COUNT(miss_failed),
+        COUNT(miss_refused),
+        COUNT(miss_no_store),
+        COUNT(would_compile),
+        COUNT(compile_failed),
+        COUNT(bytes_found),
+        COUNT(bytes_compiled),
+        COUNT(bytes_stored),
     };
 #undef COUNT
     qn_copy_sized("counters", counters, &now, sizeof now); // without INIT it stays as it is, and the message says so

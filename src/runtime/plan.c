@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ops/field.h"
 #include "runtime/private.h"
 
 static bool is_same(const qn_config *a, const qn_config *b)
@@ -75,23 +76,16 @@ quern_status qn_variants_plan(quern *q, const qn_family *family, const quern_spe
 
 // ---- ranges of sizes
 
-static int64_t size_at(const qn_any_sizes *sizes, const qn_field *size)
-{
-    int64_t value;
-    memcpy(&value, sizes->bytes + size->offset, sizeof value);
-    return value;
-}
-
 // The sizes that stand for a bucket, brought into the range. A bucket is a range of the one size, so if it has anything in
 // common with the range, these sizes are in both.
 static void clamp_into(const qn_family *family, const qn_any_sizes *from, const qn_any_sizes *to, qn_any_sizes *sizes)
 {
     for (size_t i = 0; i < family->size_count; i++) {
         const qn_field *size = &family->sizes[i];
-        int64_t value = size_at(sizes, size), low = size_at(from, size), high = size_at(to, size);
+        int64_t value = qn_field_get(size, sizes), low = qn_field_get(size, from), high = qn_field_get(size, to);
         if (value < low) value = low;
         if (value > high) value = high;
-        memcpy(sizes->bytes + size->offset, &value, sizeof value);
+        qn_field_put(size, sizes, value);
     }
 }
 
@@ -119,9 +113,9 @@ quern_status qn_range_buckets(const qn_family *family, const quern_spec *spec, c
     qn_sizes_take(family, range->to, &to);
     for (size_t i = 0; i < family->size_count; i++) {
         const qn_field *size = &family->sizes[i];
-        if (size_at(&from, size) > size_at(&to, size))
+        if (qn_field_get(size, &from) > qn_field_get(size, &to))
             return qn_fail(QUERN_BAD_SIZE, "the range of sizes: %s goes from %lld to %lld", size->name,
-                           (long long)size_at(&from, size), (long long)size_at(&to, size));
+                           (long long)qn_field_get(size, &from), (long long)qn_field_get(size, &to));
     }
     uint32_t found =
         family->buckets_between ? family->buckets_between(spec, &from, &to) : buckets_of_one_size(family, &from, &to);

@@ -342,28 +342,37 @@ static quern_status find_or_build(quern *q, const quern_spec *spec, const qn_ran
     return publish(q, &descriptor, fresh, op);
 }
 
+// What was not found where the caller's spec was before.
+static __attribute__((noinline)) quern_status prepare_slowly(quern *q, const quern_spec *spec, const qn_range *range,
+                                                             const qn_driver *driver, CUdevice handle, quern_op **op)
+{
+    qn_descriptor alias;
+    bool has_alias = !range && describe_bytes(spec, handle, &alias);
+    quern_op *found = has_alias ? find_alias(q, spec, &alias) : NULL;
+    if (found) {
+        qn_quern_retain_hit(q);
+    } else {
+        QN_TRY(find_or_build(q, spec, range, driver, handle, &found));
+        if (has_alias) add_alias(q, &alias, found);
+        qn_quern_retain(q);
+    }
+    *op = found;
+    return QUERN_OK;
+}
+
 static quern_status prepare(quern *q, const quern_spec *spec, const qn_range *range, int device, quern_op **op)
 {
     const qn_driver *driver;
     CUdevice handle;
-    qn_descriptor alias;
-    quern_op *found = NULL;
     QN_TRY(check_call(q, spec, op));
     quern_status status = qn_device_current(q, device, &driver, &handle);
     if (status != QUERN_OK) {
         QN_TRY(quern_spec_check(spec)); // a bad spec is the nearer fault
         return status;
     }
-    if (!range) found = find_recent(q, spec, handle);
-    bool has_alias = !found && !range && describe_bytes(spec, handle, &alias);
-    if (has_alias) found = find_alias(q, spec, &alias);
-    if (found) {
-        QN_TALLY(q, hit_table, 1);
-    } else {
-        QN_TRY(find_or_build(q, spec, range, driver, handle, &found));
-        if (has_alias) add_alias(q, &alias, found);
-    }
-    qn_quern_retain(q);
+    quern_op *found = range ? NULL : find_recent(q, spec, handle);
+    if (!found) return prepare_slowly(q, spec, range, driver, handle, op);
+    qn_quern_retain_hit(q);
     *op = found;
     return QUERN_OK;
 }

@@ -66,7 +66,7 @@ typedef struct qn_process qn_process;
 typedef struct qn_entry qn_entry;
 
 struct quern {
-    _Atomic size_t references;
+    _Atomic uint64_t references; // and from bit QN_HIT_BIT on, hits of the table: a hit changes one number
     qn_log log;
     qn_sink sink;        // log.sink points here
     bool log_launch;     // launches are log lines
@@ -102,10 +102,16 @@ struct quern {
     atomic_bool warned[QN_WARN_KINDS];
 };
 
+// References of a quern and hits of its table in one number. Hits beyond their 24 bits go over into the tally; 2^40
+// references are more than a process can take.
+enum { QN_HIT_BIT = 40 };
+#define QN_REFERENCES(word) ((word) & (((uint64_t)1 << QN_HIT_BIT) - 1))
+
 #define QN_TALLY(q, name, n) atomic_fetch_add_explicit(&(q)->tally.name, (uint64_t)(n), memory_order_relaxed)
 
 void qn_quern_retain(quern *q);
-void qn_quern_release(quern *q); // frees everything at the last reference
+void qn_quern_retain_hit(quern *q); // and counts a hit of the table
+void qn_quern_release(quern *q);    // frees everything at the last reference
 
 // The first of a kind is a warning, the rest are debug lines. text is one line.
 void qn_warn_once(quern *q, qn_warning kind, const char *part, const char *format, ...) QN_PRINTF(4, 5);

@@ -3,7 +3,8 @@
 #include "runtime/private.h"
 
 #define X(name)                                                                                                        \
-    quern_status quern_##name(const quern_op *op, const quern_##name##_args *args, struct CUstream_st *stream)         \
+    QN_LAUNCH_PATH quern_status quern_##name(const quern_op *op, const quern_##name##_args *args,                      \
+                                             struct CUstream_st *stream)                                               \
     {                                                                                                                  \
         return qn_launch_args(op, args ? &args->base : NULL, stream);                                                  \
     }

@@ -60,3 +60,12 @@ t quern cache import one.db two.db --db all.db
 t quern cache seal all.db
 t env QUERN_SEALED=all.db QUERN_MODE=strict quern warm @ranges.json --db ''
 t env QUERN_SEALED=all.db QUERN_MODE=strict quern warm "$spec" --arch sm_90a --db ''
+
+# Sizes that a spec's layout does not have need not be given: a range inside one of the planner's is one variant.
+variants() {
+    t_json quern warm "$@" --arch sm_80 --db sizes.db --json
+    sqlite3 :memory: "SELECT json_extract(CAST(readfile('$TMPDIR/out') AS TEXT), '\$.results[0].variants')"
+}
+variants 'attention d=16' --Sq 1 --Hq 8 --Hkv 8
+variants 'attention d=16 layout=paged page=16' --Sq 20..99
+variants 'indexer H=1 C=32 k=1 q=mxfp4 page=8' --T 1 --max_length 100

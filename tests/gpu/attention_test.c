@@ -47,6 +47,10 @@ static const char *const configs[] = {
     "plan=prefill rows=16 keys=128 warps=1 columns=8 slots=4 ctas=1",
     "plan=decode rows=32 keys=64 warps=2 columns=4 slots=2 ctas=1",
     "plan=decode rows=16 keys=16 warps=1 columns=1 slots=6 ctas=1",
+    "plan=stream rows=8 keys=32 warps=8 slots=3 ctas=1",
+    "plan=stream rows=16 keys=64 warps=2 slots=2 ctas=1",
+    "plan=heads rows=64 keys=64 columns=1 slots=4 ctas=1",
+    "plan=heads rows=64 keys=64 columns=2 slots=2 ctas=1",
 };
 static const char *const forced_names[] = {"dim_prefill_128_128", "window_both", "prefill_long", "gqa_7_prefill",
                                            "split_long"};

@@ -13,7 +13,7 @@
 
 #include "quern/tune_subject.h"
 #include "support/cache_fixture.h"
-#include "support/gpu.h"
+#include "support/gpu_cases.h"
 #include "tune/measure.h"
 #include "tune/results.h"
 
@@ -30,13 +30,6 @@ typedef struct tuned {
     device device;
     quern *q; // that makes the ops which are checked
 } tuned;
-
-static void skip_without_device(void)
-{
-    if (g.driver) return;
-    print_message("skipped: no device (%s)\n", g.why);
-    skip();
-}
 
 static double seconds(void)
 {
@@ -160,7 +153,7 @@ static void tune_shortly(const char *text, int64_t size)
     char folder[64];
     tuned t;
     qn_search search;
-    skip_without_device();
+    gpu_skip_without_device(&g);
     tuned_make(&t, text, size);
     cache_folder_make(folder);
 

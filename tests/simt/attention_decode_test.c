@@ -3,14 +3,10 @@
 // lengths at the edges of blocks and splits, one and two computing groups, every layout and feature, and arguments that
 // only the last stage of "heads" can serve; which stages ran is looked up in the texts. Needs a C++ compiler; without one
 // it says so and is skipped. $QUERN_TEST_CASE: only cases with this in their name; $QUERN_TEST_SHARD=i/n: every n-th.
-#include "support/simt.h"
-
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ops/attention.h"
-#include "support/check_attention.h"
+#include "support/attention_forced.h"
 
 #define STREAM   "plan=stream rows=8 keys=16 warps=4 slots=3 ctas=1"
 #define STREAM_2 "plan=stream rows=8 keys=32 warps=2 slots=2 ctas=1"
@@ -20,21 +16,11 @@
 #define TWO      "plan=heads rows=64 keys=64 columns=2 slots=2 ctas=1"
 #define AHEAD    "plan=heads rows=64 keys=64 columns=2 slots=4 ctas=1"
 
-enum { ASAN = 1, ACCESS = 2, BOTH = 3 };
+enum { ASAN = FORCED_ASAN, ACCESS = FORCED_ACCESS, BOTH = ASAN | ACCESS };
 
-typedef struct forced {
-    const char *name, *config, *fields;
-    unsigned builds;
-    int B, Hq, Hkv;
-    int64_t queries[3], keys[3]; // of each sequence; all zero after the first: as the first
-    int64_t Sk;                  // dense: more than the longest; 0: as long
-    attention_order order;
-    const char *ran; // of the texts, in order: s stream, h heads, m merge, d decode
-} forced;
-
-static const forced cases[] = {
+static const attention_forced cases[] = {
     {"stream_64", STREAM, "d=64 lse=1", BOTH, 2, 8, 2, {1}, {133}, 0, ATTENTION_PACKED, "s"},
-    {"stream_splits", STREAM, "d=64 kv_split=64 lse=1", BOTH, 1, 4, 1, {1}, {333}, 0, ATTENTION_PACKED, "s"},
+    {"stream_splits", STREAM, "d=64 kv_split=64 lse=1", BOTH, 1, 4, 1, {1}, {333}, 0, ATTENTION_PACKED, "sm"},
     {"stream_causal",
      STREAM_2,
      "d=128 causal=1 kv_split=64 lse=1",
@@ -46,9 +32,9 @@ static const forced cases[] = {
      {200},
      0,
      ATTENTION_LOOSE,
-     "s"},
-    {"stream_16", STREAM16, "d=64 causal=1 kv_split=64 lse=1", BOTH, 1, 10, 2, {3}, {150}, 0, ATTENTION_PACKED, "s"},
-    {"stream_tiles", STREAM, "d=40 in=f16 kv_split=64", ASAN, 1, 20, 1, {1}, {150}, 0, ATTENTION_HEADS_FIRST, "s"},
+     "sm"},
+    {"stream_16", STREAM16, "d=64 causal=1 kv_split=64 lse=1", BOTH, 1, 10, 2, {3}, {150}, 0, ATTENTION_PACKED, "sm"},
+    {"stream_tiles", STREAM, "d=40 in=f16 kv_split=64", ASAN, 1, 20, 1, {1}, {150}, 0, ATTENTION_HEADS_FIRST, "sm"},
     {"stream_window",
      STREAM,
      "d=64 window_left=70 window_right=3 kv_split=64 lse=1",
@@ -60,9 +46,9 @@ static const forced cases[] = {
      {300},
      0,
      ATTENTION_PACKED,
-     "s"},
-    {"stream_d8", STREAM, "d=8 kv_split=64", ACCESS, 1, 1, 1, {1}, {70}, 0, ATTENTION_PACKED, "s"},
-    {"stream_d72_24", STREAM, "d=72 dv=24 kv_split=64", ASAN, 1, 2, 1, {1}, {90}, 0, ATTENTION_PACKED, "s"},
+     "sm"},
+    {"stream_d8", STREAM, "d=8 kv_split=64", ACCESS, 1, 1, 1, {1}, {70}, 0, ATTENTION_PACKED, "sm"},
+    {"stream_d72_24", STREAM, "d=72 dv=24 kv_split=64", ASAN, 1, 2, 1, {1}, {90}, 0, ATTENTION_PACKED, "sm"},
     {"stream_256",
      STREAM,
      "d=256 kv_split=64 softcap=5 sink=1 lse=1",
@@ -74,7 +60,7 @@ static const forced cases[] = {
      {90},
      0,
      ATTENTION_PACKED,
-     "s"},
+     "sm"},
     {"stream_alias",
      STREAM_2,
      "d=576 dv=512 kv_alias=1 kv_split=64",
@@ -86,8 +72,8 @@ static const forced cases[] = {
      {90},
      0,
      ATTENTION_PACKED,
-     "s"},
-    {"stream_unaligned", STREAM, "d=64 lse=1 kv_split=64", BOTH, 1, 4, 2, {1}, {90}, 0, ATTENTION_UNALIGNED, "s"},
+     "sm"},
+    {"stream_unaligned", STREAM, "d=64 lse=1 kv_split=64", BOTH, 1, 4, 2, {1}, {90}, 0, ATTENTION_UNALIGNED, "sm"},
     {"stream_lengths",
      STREAM,
      "d=64 length_k=1 kv_split=64 lse=1",
@@ -99,7 +85,7 @@ static const forced cases[] = {
      {5, 0, 130},
      140,
      ATTENTION_PACKED,
-     "s"},
+     "sm"},
     {"stream_paged",
      STREAM_2,
      "d=64 layout=paged page=16 kv_split=64 cu_q=1 causal=1",
@@ -111,8 +97,9 @@ static const forced cases[] = {
      {150, 7, 40},
      0,
      ATTENTION_PACKED,
-     "s"},
+     "sm"},
     {"stream_no_keys", STREAM, "d=64 lse=1", ASAN, 1, 2, 1, {1}, {0}, 0, ATTENTION_PACKED, "s"},
+    {"stream_shared", STREAM, "d=8 kv_split=64 lse=1", ACCESS, 1, 140, 140, {1}, {150}, 0, ATTENTION_PACKED, "s"},
     {"stream_negative", STREAM, "d=64 scale=-0.3 lse=1", ASAN, 1, 2, 1, {1}, {50}, 0, ATTENTION_PACKED, "s"},
     {"heads_64", ONE, "d=64 lse=1", BOTH, 2, 64, 1, {1}, {133}, 0, ATTENTION_PACKED, "h"},
     {"heads_splits", ONE, "d=64 kv_split=64 lse=1", BOTH, 1, 64, 1, {1}, {333}, 0, ATTENTION_PACKED, "hm"},
@@ -249,102 +236,119 @@ static const forced cases[] = {
     {"heads_no_keys", ONE, "d=64 lse=1", ASAN, 1, 20, 1, {1}, {0}, 0, ATTENTION_PACKED, "d"},
 };
 
-static attention_case case_of(const forced *f)
+// s stream, h heads, m merge, d decode.
+static char letter_of(const char *source)
 {
-    attention_case c = {.B = f->B, .Hq = f->Hq, .Hkv = f->Hkv, .seed = 78, .fill = ATTENTION_NORMAL, .p = 1};
-    const char *message;
-    snprintf(c.name, sizeof c.name, "%s", f->name);
-    snprintf(c.text, sizeof c.text, "attention %s", f->fields);
-    if (!attention_case_parse(&c, &message)) fail_msg("%s: %s", f->name, message);
-    bool same = !f->queries[1] && !f->keys[1];
-    for (int b = 0; b < f->B; b++) {
-        c.queries[b] = f->queries[same ? 0 : b], c.keys[b] = f->keys[same ? 0 : b];
-        if (c.keys[b] > c.Sk) c.Sk = c.keys[b];
-    }
-    if (f->Sk) c.Sk = f->Sk;
-    c.order = f->order;
-    return c;
+    if (strstr(source, "attention_heads_params all")) return 'h';
+    if (strstr(source, "wait_for_previous_launch()") && strstr(source, "kOwn")) return 'm';
+    return strstr(source, "end_split(") ? 's' : 'd';
 }
 
-// Notes the kernels that run, a letter each.
-static char *note_kernel(const char *source, void *user)
-{
-    char *ran = user;
-    size_t length = strlen(ran);
-    if (length < 7)
-        ran[length] = strstr(source, "attention_heads_params all")                             ? 'h'
-                      : strstr(source, "wait_for_previous_launch()") && strstr(source, "kOwn") ? 'm'
-                      : strstr(source, "end_split(")                                           ? 's'
-                                                                                               : 'd';
-    return strdup(source);
-}
-
-static void run_forced(model *m, const forced *f, model_order order, qn_text *report)
-{
-    const qn_arch *arch;
-    qn_config config;
-    attention_data data;
-    qn_text fault = QN_TEXT_INIT;
-    char ran[8] = "";
-    attention_case c = case_of(f);
-    assert_int_equal(qn_arch_find("sm_90a", &arch), QUERN_OK);
-    if (qn_config_parse(&qn_family_attention, f->config, &config) != QUERN_OK) fail_msg("%s", quern_message());
-    if (!attention_data_make(&c, 0x7FFF, &data)) fail_msg("no memory"); // unused memory is NaN
-    model_set_edit(m, note_kernel, ran);
-    if (model_run_config(m, &c.spec.base, arch, &config, &data.args.base, order, &fault) != QUERN_OK) {
-        attention_describe(&c, report);
-        qn_text_putf(report, "    %s\n%s", quern_message(), qn_text_string(&fault));
-    } else {
-        attention_check_case(&data, report);
-        if (strcmp(ran, f->ran) != 0) qn_text_putf(report, "%s: '%s' ran, not '%s'\n", f->name, ran, f->ran);
-    }
-    model_set_edit(m, NULL, NULL);
-    qn_text_fini(&fault);
-    attention_data_free(&data);
-}
-
-static bool is_wanted(const forced *f, size_t i, unsigned build)
-{
-    const char *name = getenv("QUERN_TEST_CASE"), *shard = getenv("QUERN_TEST_SHARD");
-    unsigned part = 0, parts = 1;
-    if (shard && sscanf(shard, "%u/%u", &part, &parts) != 2) fail_msg("QUERN_TEST_SHARD: i/n is needed");
-    return (f->builds & build) && i % parts == part && (!name || strstr(f->name, name));
-}
-
-static void run_list(model_build build, unsigned bit)
-{
-    model *m = simt_model_any(build);
-    size_t count = 0, failed = 0;
-    for (size_t i = 0; i < QN_COUNT(cases); i++) {
-        qn_text report = QN_TEXT_INIT;
-        if (!is_wanted(&cases[i], i, bit)) continue;
-        run_forced(m, &cases[i], (model_order){.shuffle = i % 3 != 0, .seed = (uint32_t)i}, &report);
-        count++;
-        if (report.length && failed++ < 8)
-            print_error("%s    %s, configuration %s\n", qn_text_string(&report), cases[i].name, cases[i].config);
-        qn_text_fini(&report);
-    }
-    print_message("%zu cases, %s build, %zu failed\n", count, model_build_name[build], failed);
-    if (failed) fail_msg("%zu of %zu cases failed; the first ones are above", failed, count);
-}
+static const attention_forced_list list = {
+    .what = "forced blocks", .item = cases, .count = QN_COUNT(cases), .seed = 78, .letter = letter_of};
 
 static void forced_blocks_are_right_under_sanitizers(void **state)
 {
     (void)state;
-    run_list(MODEL_ASAN, ASAN);
+    attention_forced_run(&list, MODEL_ASAN, 30);
 }
 
 static void forced_blocks_make_no_wrong_access(void **state)
 {
     (void)state;
-    run_list(MODEL_ACCESS, ACCESS);
+    attention_forced_run(&list, MODEL_ACCESS, 20);
 }
 
-static int close_models(void **state)
+// ---- the family's own choice
+
+static void hostile_cases_that_heads_serves_are_right(void **state)
 {
     (void)state;
-    simt_close();
-    return 0;
+    attention_served_run(QN_ATTENTION_HEADS, 3);
+}
+
+// The same rows on tiles, streams and heads: the same within 1 ulp.
+static void plans_agree_to_the_last_place(void **state)
+{
+    static const char *const configs[] = {"plan=decode rows=64 keys=64 warps=4 columns=1 slots=2 ctas=1", STREAM, ONE};
+    static const char *const specs[] = {"d=64 causal=1 kv_split=64", "d=128 in=f16 causal=1 kv_split=64 sink=1"};
+    (void)state;
+    model *m = simt_model_any(MODEL_PLAIN);
+    for (size_t i = 0; i < QN_COUNT(specs); i++) {
+        const attention_forced f = {"agree", "", specs[i], 0, 1, 20, 1, {1}, {170}, 0, ATTENTION_PACKED, ""};
+        attention_case c = attention_forced_case(&f, 78);
+        attention_data data[QN_COUNT(configs)];
+        for (size_t k = 0; k < QN_COUNT(configs); k++) {
+            qn_config config;
+            qn_text fault = QN_TEXT_INIT;
+            model_order order = {.shuffle = true, .seed = (uint32_t)i};
+            assert_true(attention_data_make(&c, 0x7FFF, &data[k]));
+            if (qn_config_parse(&qn_family_attention, configs[k], &config) != QUERN_OK ||
+                model_run_config(m, &c.spec.base, simt_arch("sm_90a"), &config, &data[k].args.base, order, &fault) !=
+                    QUERN_OK)
+                fail_msg("%s: %s\n%s", configs[k], quern_message(), qn_text_string(&fault));
+            double ulps = attention_ulps_of_last_query(&data[0], &data[k]);
+            if (!(ulps <= 1)) fail_msg("%s, %s: %g ulp apart", specs[i], configs[k], ulps);
+            qn_text_fini(&fault);
+        }
+        for (size_t k = 0; k < QN_COUNT(configs); k++) attention_data_free(&data[k]);
+    }
+}
+
+// ---- planted faults: each must be seen
+
+typedef struct planted {
+    const char *what, *from, *to;
+    const attention_forced *of;
+} planted;
+
+static char *plant(const char *source, void *user)
+{
+    const planted *fault = user;
+    return strstr(source, fault->from) ? simt_replace(source, fault->from, fault->to) : strdup(source);
+}
+
+static void planted_faults_are_seen(void **state)
+{
+    static const attention_forced heads = {"planted",  AHEAD, "d=128 length_k=1", ACCESS, 2, 20, 1, {1, 1},
+                                           {150, 250}, 255,   ATTENTION_PACKED,   ""};
+    static const attention_forced stream = {"planted", STREAM, "d=64 kv_split=64", ACCESS, 1, 4, 1, {1},
+                                            {450},     0,      ATTENTION_PACKED,   ""};
+    // More tiles than the device has places: a CTA does all splits of one.
+    static const attention_forced shared = {"planted", STREAM, "d=8 kv_split=64", ACCESS, 1, 140, 140, {1},
+                                            {150},     0,      ATTENTION_PACKED,  ""};
+    static const planted faults[] = {
+        {"rows past the end are not cleared", "make_uint4(0, 0, 0, 0);\n            fence_proxy_async_shared",
+         "*reinterpret_cast<uint4 *>(chunks + c * kChunkBytes + 16 * at);\n            fence_proxy_async_shared",
+         &heads},
+        {"probabilities are replaced while they are read", "wait_phase(s.probability_empty, step + 1);", "", &heads},
+        {"probabilities are used before they are there", "wait_phase(s.probability_full, step);", "", &heads},
+        {"keys are replaced while they are read", "wait_phase(s.key_empty + at, phase + 1);", "", &heads},
+        {"values are used before they are there",
+         "wait_phase(ALIAS ? s.key_full + stage * kKeyPieces + piece : s.value_full + stage * COLUMNS + piece, phase);",
+         "", &heads},
+        {"a block is used before it is there", "cp_async_wait_group<SLOTS - 2>();", "", &stream},
+        {"slots are filled while sums are read", "__syncthreads(); // the slots are free again", "", &shared},
+    };
+    (void)state;
+    model *m = simt_model_any(MODEL_ACCESS);
+    for (size_t i = 0; i < QN_COUNT(faults); i++) {
+        attention_data data;
+        qn_config config;
+        qn_text report = QN_TEXT_INIT, fault = QN_TEXT_INIT;
+        attention_case c = attention_forced_case(faults[i].of, 78);
+        assert_int_equal(qn_config_parse(&qn_family_attention, faults[i].of->config, &config), QUERN_OK);
+        if (!attention_data_make(&c, 0x7FFF, &data)) fail_msg("no memory");
+        model_set_edit(m, plant, (void *)(uintptr_t)&faults[i]);
+        quern_status status = model_run_config(m, &c.spec.base, simt_arch("sm_90a"), &config, &data.args.base,
+                                               (model_order){.shuffle = true}, &fault);
+        if (status == QUERN_OK) attention_check_case(&data, &report);
+        if (status == QUERN_OK && !report.length) fail_msg("%s: not seen", faults[i].what);
+        model_set_edit(m, NULL, NULL);
+        qn_text_fini(&report);
+        qn_text_fini(&fault);
+        attention_data_free(&data);
+    }
 }
 
 int main(void)
@@ -352,6 +356,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forced_blocks_are_right_under_sanitizers),
         cmocka_unit_test(forced_blocks_make_no_wrong_access),
+        cmocka_unit_test(hostile_cases_that_heads_serves_are_right),
+        cmocka_unit_test(plans_agree_to_the_last_place),
+        cmocka_unit_test(planted_faults_are_seen),
     };
-    return cmocka_run_group_tests(tests, NULL, close_models);
+    return cmocka_run_group_tests(tests, NULL, simt_close_models);
 }

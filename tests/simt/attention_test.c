@@ -211,7 +211,7 @@ static void head_dim_64_keeps_its_text_and_its_bits(void **state)
     quern *q = simt_open();
     qn_text found = QN_TEXT_INIT;
     put_golden(m, q, "dim_prefill_64_64", QN_ATTENTION_MANY, &found);
-    put_golden(m, q, "dim_decode_64_64", QN_ATTENTION_DECODE_16, &found);
+    put_golden(m, q, "dim_decode_64_64", QN_ATTENTION_DECODE_8, &found);
     snprintf(path, sizeof path, "%s/tests/data/expected/attention_d64.txt", folder ? folder : ".");
     FILE *file = fopen(path, "r");
     if (file) (void)!fread(kept, 1, sizeof kept - 1, file);

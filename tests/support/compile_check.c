@@ -124,13 +124,53 @@ typedef struct walker {
     const compile_walk *walk;
 } walker;
 
+// The choice of an earlier knob that has this name. NULL: there is none.
+static const qn_name *choice_of(const qn_family *family, size_t before, const char *word, size_t length, size_t *knob)
+{
+    for (*knob = 0; *knob < before; (*knob)++)
+        for (const qn_name *name = family->knobs[*knob].names; name && name->name; name++)
+            if (!strncmp(name->name, word, length) && !name->name[length]) return name;
+    return NULL;
+}
+
+// A knob's doc that begins "stream, split: ", choices of earlier knobs, says that others do not use it.
+static bool is_used(const walker *w, size_t knob, const qn_config *config)
+{
+    const char *doc = w->family->knobs[knob].doc, *colon = strchr(doc, ':');
+    bool used = false;
+    for (const char *word = doc; colon && word < colon; word += strspn(word, ", ")) {
+        size_t length = strcspn(word, ",:"), earlier;
+        const qn_name *choice = choice_of(w->family, knob, word, length, &earlier);
+        if (!choice) return true; // the colon is of another kind
+        used |= config->value[earlier] == choice->value;
+        word += length;
+    }
+    return used || !colon;
+}
+
+// An unused knob changes nothing: its last choice gives what its first does.
+static void check_unused(const walker *w, const qn_config *config, quern_status status, const qn_plan *plan)
+{
+    qn_config other = *config;
+    qn_plan made;
+    for (size_t k = 0; k < w->family->knob_count; k++) {
+        const qn_knob *knob = &w->family->knobs[k];
+        if (!is_used(w, k, config)) other.value[k] = knob->choices[knob->choice_count - 1];
+    }
+    if (!memcmp(&other, config, sizeof other)) return;
+    if (w->family->plan(w->spec, w->arch, &other, &made) != status ||
+        (status == QUERN_OK && memcmp(plan, &made, sizeof made) != 0))
+        fail_msg("'%s' on %s: a knob changes a plan that does not use it, as its doc has it", w->text, w->arch->name);
+}
+
 static size_t walk_configs(const walker *w, size_t knob, qn_config *config)
 {
     size_t accepted = 0;
     if (knob < w->family->knob_count) {
         const qn_knob *k = &w->family->knobs[knob];
         size_t step = w->walk->step && k->choice_count > 8 ? w->walk->step : 1;
-        for (size_t i = 0; i < k->choice_count; i += step) {
+        size_t count = is_used(w, knob, config) ? k->choice_count : 1;
+        for (size_t i = 0; i < count; i += step) {
             config->value[knob] = k->choices[i];
             accepted += walk_configs(w, knob + 1, config);
         }
@@ -140,12 +180,12 @@ static size_t walk_configs(const walker *w, size_t knob, qn_config *config)
     quern_status status = w->family->plan(w->spec, w->arch, config, &plan);
     if (status == QUERN_OK) {
         compile_check_plan(&plan, w->arch, w->text, w->walk->chosen);
-        return 1;
-    }
-    if (status != QUERN_NO_PLAN || !strpbrk(quern_message(), "0123456789"))
+    } else if (status != QUERN_NO_PLAN || !strpbrk(quern_message(), "0123456789")) {
         fail_msg("'%s' on %s: %s, must be NO_PLAN with numbers: %s", w->text, w->arch->name, quern_status_name(status),
                  quern_message());
-    return 0;
+    }
+    check_unused(w, config, status, &plan);
+    return status == QUERN_OK;
 }
 
 void compile_check_configs(const char *const *texts, size_t count, const compile_walk *walk)

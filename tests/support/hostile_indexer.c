@@ -154,7 +154,8 @@ static void add_edges(void)
     c->T = 18, c->sequences = 2, c->most = 500, c->lengths = INDEXER_CAUSAL;
     c = add("groups_wide", HOSTILE_MODEL | HOSTILE_GPU, "H=100 C=64 k=300 q=mxfp4 row_seq=1 cu_keys=1");
     c->T = 11, c->sequences = 3, c->most = 400, c->lengths = INDEXER_MIXED;
-    c = add("groups_exact", HOSTILE_MODEL | HOSTILE_GPU, "H=64 C=128 k=512 q=mxfp4 page=64 scores=1"); // kept of chunks
+    c = add("groups_exact", HOSTILE_MODEL | HOSTILE_GPU, // what is kept from chunk to chunk
+            "H=9 C=32 k=100 q=mxfp4 page=64 scores=1");
     c->T = 3, c->most = 17100, c->fill = INDEXER_INTEGER, c->exact = true, c->lengths = INDEXER_CAUSAL;
     c = add("groups_long", HOSTILE_GPU, "H=64 C=128 k=2048 q=mxfp4 page=64 scores=1");
     c->T = 20, c->most = 49000, c->lengths = INDEXER_CAUSAL;

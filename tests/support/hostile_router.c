@@ -397,6 +397,25 @@ static void add_shapes(list *l)
     }
 }
 
+// More blocks of D than a ring has places, and tokens of several tiles: what plans of many tokens are made of. Once with
+// inputs that begin at no multiple of 16 bytes.
+static void add_rings(list *l)
+{
+    static const struct {
+        const char *name, *text;
+        int64_t N, offset;
+    } rings[] = {
+        {"m_ring", "router D=712 E=40 K=4 in=bf16 w=bf16 bias=1", 150, 0},
+        {"m_ring_odd", "router D=712 E=40 K=4 in=f16 w=f16 act=sigmoid", 130, 1},
+    };
+    for (size_t i = 0; i < QN_COUNT(rings); i++) {
+        router_case c = {
+            .tags = MODEL_GPU | HOSTILE_QUICK, .N = rings[i].N, .offset = rings[i].offset, .seed = 110 + i};
+        c.fill_x = x_normal, c.fill_w = w_normal;
+        add(l, c, rings[i].text, "%s", rings[i].name);
+    }
+}
+
 const router_case *router_cases(size_t *count)
 {
     static list l;
@@ -406,6 +425,7 @@ const router_case *router_cases(size_t *count)
         add_field_reports(&l);
         add_layouts(&l);
         add_shapes(&l);
+        add_rings(&l);
     }
     *count = l.count;
     return l.item;

@@ -273,8 +273,11 @@ static void a_map_is_made_once_a_launch_and_stages_without_work_are_left_out(voi
     assert_stages("attention d=128", &a, QN_ATTENTION_DECODE_64, "hm.", 2);
     assert_stages("attention d=576 dv=512 kv_alias=1", &a, QN_ATTENTION_DECODE_64, "hm.", 1);
     assert_stages("attention d=128", &a, QN_ATTENTION_MANY, "w.", 3);
-    assert_stages("attention d=128", &a, QN_ATTENTION_DECODE_8, "s", 0);
-    a.Sk = 200; // one split
+    assert_stages("attention d=128", &a, QN_ATTENTION_DECODE_8, "sm", 0);
+    a.B = 200; // tiles enough for every SM to merge some
+    assert_stages("attention d=128", &a, QN_ATTENTION_DECODE_8, "s.", 0);
+    a.B = 8, a.Sk = 200; // one split
+    assert_stages("attention d=128", &a, QN_ATTENTION_DECODE_8, "s.", 0);
     assert_stages("attention d=128", &a, QN_ATTENTION_DECODE_64, "h..", 2);
     a.k = memory + 2; // not for TMA
     assert_stages("attention d=128", &a, QN_ATTENTION_DECODE_64, "..d", 0);

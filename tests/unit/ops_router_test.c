@@ -12,6 +12,7 @@
 
 #include "ops/router.h"
 #include "runtime/private.h"
+#include "support/compile_check.h"
 #include "support/fake_driver.h"
 #include "support/fake_nvrtc.h"
 #include "support/runtime_fixture.h"
@@ -25,13 +26,6 @@ typedef struct made {
     qn_plan plan;
 } made;
 
-static const qn_arch *arch_of(const char *name)
-{
-    const qn_arch *arch;
-    if (qn_arch_find(name, &arch) != QUERN_OK) fail_msg("%s", quern_message());
-    return arch;
-}
-
 static made make(const char *text, const char *arch, int64_t N)
 {
     made m;
@@ -39,8 +33,8 @@ static made make(const char *text, const char *arch, int64_t N)
     sizes.N = N;
     memset(&m, 0, sizeof m);
     if (quern_spec_parse(text, &m.spec) != QUERN_OK) fail_msg("%s", quern_message());
-    family->choose(&m.spec.base, arch_of(arch), family->bucket_of(&sizes), &m.config);
-    if (family->plan(&m.spec.base, arch_of(arch), &m.config, &m.plan) != QUERN_OK) fail_msg("%s", quern_message());
+    family->choose(&m.spec.base, compile_arch(arch), family->bucket_of(&sizes), &m.config);
+    if (family->plan(&m.spec.base, compile_arch(arch), &m.config, &m.plan) != QUERN_OK) fail_msg("%s", quern_message());
     return m;
 }
 
@@ -106,7 +100,7 @@ static void up_to_64_tokens_are_one_launch_where_all_its_CTAs_are_resident(void 
     static const int64_t few[] = {1, 2, 8, 16, 33, 64};
     static const char *const archs[] = {"sm_80", "sm_90a", "sm_100a"};
     for (size_t a = 0; a < QN_COUNT(archs); a++) {
-        int sms = arch_of(archs[a])->sm_count;
+        int sms = compile_arch(archs[a])->sm_count;
         for (size_t i = 0; i < QN_COUNT(few); i++) {
             assert_stages(spec_bf16, archs[a], few[i], sms, "whole");
             assert_stages(spec_f32, archs[a], few[i], sms, "whole");
@@ -132,7 +126,7 @@ static void a_kernel_without_room_for_the_gate_is_followed_by_one(void **state)
         char text[64];
         qn_launch last;
         made m = make(spec, arch, N);
-        run(&m, N, arch_of(arch)->sm_count, text, &last);
+        run(&m, N, compile_arch(arch)->sm_count, text, &last);
         if (strcmp(text, "whole") && strcmp(text, "parts gate"))
             fail_msg("'%s' on %s, N %d: %s", spec, arch, (int)N, text);
     }
@@ -151,7 +145,8 @@ static void more_tokens_are_two_launches(void **state)
     (void)state;
     assert_stages(spec_bf16, "sm_80", 65, 108, "parts gate");
     assert_stages(spec_bf16, "sm_80", 60000, 108, "logits gate-kernel");
-    assert_stages(spec_bf16, "sm_90a", 65, 132, "parts gate-kernel");
+    assert_stages(spec_bf16, "sm_90a", 65, 132, "parts gate");
+    assert_stages(spec_bf16, "sm_90a", 200, 132, "parts gate-kernel");
     assert_stages(spec_bf16, "sm_90a", 60000, 132, "parts gate-kernel");
     assert_stages(spec_f32, "sm_80", 60000, 108, "logits gate-kernel");
     assert_stages(spec_same, "sm_90a", 65, 132, "logits gate-kernel");

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/private.h"
 #include "support/cache_fixture.h"
 #include "support/fake_driver.h"
 #include "support/fake_nvrtc.h"
@@ -299,6 +300,25 @@ static void bytes_that_hit_before_are_no_hit_for_another_family_or_device(void *
 }
 
 // Trailing bytes of a newer header, all zero: other bytes, the same spec. However many forms there are, memory is bounded.
+// Hits share a number with the references: neither disturbs the other when the hits' bits are full.
+static void more_hits_than_their_bits_hold_are_counted_all_the_same(void **state)
+{
+    (void)state;
+    quern *q = open_in_memory();
+    quern_counters counters = QUERN_COUNTERS_INIT;
+    const uint64_t most = UINT64_MAX >> QN_HIT_BIT;
+    quern_op *op = prepare(q, 1000, 0);
+
+    atomic_fetch_add(&q->references, most << QN_HIT_BIT);
+    for (int i = 0; i < 3; i++) quern_op_release(prepare(q, 1000, 0));
+
+    quern_get_counters(q, &counters);
+    assert_int_equal(counters.hit_table, most + 3);
+    assert_int_equal(QN_REFERENCES(atomic_load(&q->references)), 2); // the handle's and the op's
+    quern_op_release(op);
+    quern_close(q);
+}
+
 // A hit looks first at what was found for the same place in memory.
 static void what_a_place_held_before_is_no_answer_for_what_it_holds_now(void **state)
 {
@@ -752,6 +772,7 @@ int main(void)
         TEST(the_callers_spec_may_go_away),
         TEST(an_older_shorter_spec_is_the_same_as_the_full_one),
         TEST(bytes_that_hit_before_are_no_hit_for_another_family_or_device),
+        TEST(more_hits_than_their_bits_hold_are_counted_all_the_same),
         TEST(what_a_place_held_before_is_no_answer_for_what_it_holds_now),
         TEST(the_same_spec_in_other_bytes_is_the_same_op),
         TEST(a_hit_makes_no_system_call),

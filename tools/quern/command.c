@@ -10,7 +10,7 @@
 
 #include "base/path.h"
 #include "cache/store.h"
-#include "ops/family.h"
+#include "ops/field.h"
 
 static char command_name[64]; // "warm", "bench runtime": of the options that were parsed, for "See 'quern NAME --help'"
 
@@ -259,19 +259,13 @@ const char *command_size(const command_sizes *sizes, const char *name)
     return NULL;
 }
 
-static bool has_size(const qn_family *family, const char *name)
-{
-    for (size_t i = 0; i < family->size_count; i++)
-        if (!strcmp(family->sizes[i].name, name)) return true;
-    return false;
-}
-
 int command_check_sizes(const command_sizes *sizes, const struct qn_family *const *families, size_t count)
 {
     for (size_t k = 0; k < sizes->count; k++) {
         const char *name = sizes->item[k].name;
         bool known = !sizes->item[k].text;
-        for (size_t f = 0; f < count && !known; f++) known = has_size(families[f], name);
+        for (size_t f = 0; f < count && !known; f++)
+            known = qn_field_find(families[f]->sizes, families[f]->size_count, name) != NULL;
         if (known) continue;
         qn_text theirs = QN_TEXT_INIT;
         for (size_t f = 0; f < count; f++)

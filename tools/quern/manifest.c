@@ -7,10 +7,12 @@
 //    "sizes": {"N": [1, 512]}}
 //
 // "sizes" beside "specs" is for every spec whose family has all of its names and that has no sizes of its own. Several
-// ranges make the spec an entry for each. A key that is given twice is an error.
+// ranges make the spec an entry for each. A key that is given twice is an error. The command line's sizes and
+// architectures win over these.
 #include <math.h>
 #include <string.h>
 
+#include "ops/field.h"
 #include "specs.h"
 
 typedef struct manifest {
@@ -42,13 +44,6 @@ static quern_status check_keys(const manifest *m, const cJSON *object, const cha
 
 // ---- ranges
 
-static bool has_size(const qn_family *family, const char *name)
-{
-    for (size_t i = 0; i < family->size_count; i++)
-        if (!strcmp(family->sizes[i].name, name)) return true;
-    return false;
-}
-
 static bool read_integer(const cJSON *number, int64_t *value)
 {
     double real = cJSON_IsNumber(number) ? number->valuedouble : NAN;
@@ -77,7 +72,7 @@ static quern_status narrow(const manifest *m, spec_item *item, const cJSON *rang
 static bool is_for(const qn_family *family, const cJSON *range)
 {
     const cJSON *pair;
-    cJSON_ArrayForEach(pair, range) if (!has_size(family, pair->string)) return false;
+    cJSON_ArrayForEach(pair, range) if (!qn_field_find(family->sizes, family->size_count, pair->string)) return false;
     return true;
 }
 
@@ -132,7 +127,8 @@ static quern_status check_names(const manifest *m)
         {
             bool found = !cJSON_IsObject(set);
             for (size_t i = 0; i < m->list->count && !found; i++)
-                found = has_size(m->list->item[i].family, size->string);
+                found = qn_field_find(m->list->item[i].family->sizes, m->list->item[i].family->size_count,
+                                      size->string) != NULL;
             if (!found) return qn_fail(QUERN_BAD_FILE, "%s: sizes: no spec has a size \"%s\"", m->file, size->string);
         }
     }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/path.h"
+#include "ops/field.h"
 
 quern_status spec_list_add_text(spec_list *list, const char *text)
 {
@@ -57,18 +58,6 @@ void spec_list_unite(spec_list *list)
 
 // ---- ranges of sizes
 
-static void put_size(unsigned char *sizes, const qn_field *size, int64_t value)
-{
-    memcpy(sizes + size->offset, &value, sizeof value);
-}
-
-static int64_t get_size(const unsigned char *sizes, const qn_field *size)
-{
-    int64_t value;
-    memcpy(&value, sizes + size->offset, sizeof value);
-    return value;
-}
-
 static void open_range(spec_item *item)
 {
     const qn_family *family = item->family;
@@ -76,8 +65,8 @@ static void open_range(spec_item *item)
     memcpy(item->from, &family->sizes_bytes, sizeof family->sizes_bytes);
     memcpy(item->to, &family->sizes_bytes, sizeof family->sizes_bytes);
     for (size_t i = 0; i < family->size_count; i++) {
-        put_size(item->from, &family->sizes[i], family->sizes[i].min);
-        put_size(item->to, &family->sizes[i], family->sizes[i].max);
+        qn_field_put(&family->sizes[i], item->from, family->sizes[i].min);
+        qn_field_put(&family->sizes[i], item->to, family->sizes[i].max);
     }
 }
 
@@ -88,7 +77,7 @@ static void write_range(spec_item *item)
     *item->range = 0;
     for (size_t i = 0; i < item->family->size_count && used < sizeof item->range; i++) {
         const qn_field *size = &item->family->sizes[i];
-        int64_t from = get_size(item->from, size), to = get_size(item->to, size);
+        int64_t from = qn_field_get(size, item->from), to = qn_field_get(size, item->to);
         if (!(item->narrowed >> i & 1)) continue;
         used += (size_t)snprintf(item->range + used, sizeof item->range - used, "%s%s %lld", used ? ", " : "",
                                  size->name, (long long)from);
@@ -110,17 +99,15 @@ static quern_status unknown_size(const qn_family *family, const char *name)
 quern_status spec_item_narrow(spec_item *item, const char *name, int64_t from, int64_t to)
 {
     const qn_family *family = item->family;
-    size_t at = 0;
-    while (at < family->size_count && strcmp(family->sizes[at].name, name) != 0) at++;
-    if (at == family->size_count) return unknown_size(family, name);
-    const qn_field *size = &family->sizes[at];
+    const qn_field *size = qn_field_find(family->sizes, family->size_count, name);
+    if (!size) return unknown_size(family, name);
     if (from < size->min || to > size->max || from > to)
         return qn_fail(QUERN_BAD_SIZE, "%s %lld..%lld: a range inside %lld..%lld is needed", name, (long long)from,
                        (long long)to, (long long)size->min, (long long)size->max);
     open_range(item);
-    item->narrowed |= 1u << at;
-    put_size(item->from, size, from);
-    put_size(item->to, size, to);
+    item->narrowed |= 1u << (size - family->sizes);
+    qn_field_put(size, item->from, from);
+    qn_field_put(size, item->to, to);
     write_range(item);
     return QUERN_OK;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of specs from the command line: SPEC or SPEC [rows 1..64], @FILE with one a line, a log of $QUERN_LOG as @FILE or --from-log FILE,
-// @FILE.json, a manifest, and --from config.json, a model's published configuration. Used by warm and tune.
+// Lists of specs from the command line: SPEC or SPEC [rows 1..64], @FILE with one a line, a log of $QUERN_LOG as @FILE or
+// --from-log FILE, @FILE.json, a manifest, and --from config.json, a model's published configuration. Used by warm and tune.
 //
 //   specs.c         one spec a line, ranges of sizes
 //   spec_log.c      logs
