@@ -77,6 +77,7 @@ QN_DEVICE bool is_last(const attention_params &p, const Tile &t, const Splits &s
 // ---- merge: a warp some columns of a row, two of them a lane at a time
 
 constexpr i32 kPairs = (DV + 2 * kWarp - 1) / (2 * kWarp); // of columns, a lane and row
+constexpr i32 kPairsAtOnce = kPairs < 4 ? kPairs : 4;      // of a CTA that merges its own tile
 
 QN_DEVICE float base_of_parts(const attention_params &p, const Tile &t, const Splits &splits, i32 row)
 {

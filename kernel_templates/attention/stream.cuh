@@ -26,7 +26,8 @@ constexpr i32 kPartSteps = columns_of(kDPadded) / 16; // of a part
 constexpr i32 kPartTiles = ALIAS ? kOutTiles : columns_of(kDVPadded) / 16;
 constexpr i32 kRounds = ALIAS ? 1 : parts_of(kDVPadded); // of columns, when sums are added
 constexpr i32 kRoundColumns = kRounds > 1 ? kMostColumns : DV;
-constexpr i32 kSumPitch = kRoundColumns + 4;             // floats a row: base, total, sum, -, the sums of p · v
+constexpr i32 kSumPitch = kRoundColumns + 4; // floats a row: base, total, sum, -, the sums of p · v
+constexpr i32 kSecondPart = kValueParts > 1 ? 1 : 0;
 constexpr bool kKeepsQueries = kSteps * kRowTiles <= 16; // in registers, each warp those of its head
 
 static_assert(ROWS == 8 || ROWS == 16, "ROWS: one or two tiles of 8 queries");
@@ -47,13 +48,14 @@ QN_DEVICE Shared shared_pieces()
 {
     QN_SHARED_FIRST;
     QN_SHARED_ARRAY(uint4, ring, kWarps * SLOTS * kPartBytes / 16);
-    QN_SHARED_ARRAY(u32, word, 4);
-    QN_SHARED_ARRAY(u32, places, kWarps);
-    Shared s = {nullptr, reinterpret_cast<unsigned char *>(ring), places, word};
+    Shared s = {nullptr, reinterpret_cast<unsigned char *>(ring), nullptr, nullptr};
     if constexpr (!kKeepsQueries) {
         QN_SHARED_ARRAY(uint4, queries, kQueryBytes / 16);
         s.queries = reinterpret_cast<unsigned char *>(queries);
     }
+    QN_SHARED_ARRAY(u32, word, 4);
+    QN_SHARED_ARRAY(u32, places, kWarps);
+    s.places = places, s.word = word;
     return s;
 }
 
@@ -279,7 +281,7 @@ QN_DEVICE void attend(const attention_params &p, const Tile &t, const Shared &s,
         soften(p, t, inner, key, x, state);
         turn_probabilities(x, b, state);
         value_part<0>(ALIAS ? slot : next_part(p, t, ring), b, state);
-        if constexpr (kValueParts > 1) value_part<kValueParts> 1 > (next_part(p, t, ring), b, state);
+        if constexpr (kValueParts > 1) value_part<kSecondPart>(next_part(p, t, ring), b, state);
     }
 }
 

@@ -117,10 +117,10 @@ QN_DEVICE void load_part(Source source, i32 part, i32 key, i32 valid, bool align
                          unsigned char *to)
 {
     constexpr i32 kParts = parts_of(kPadded), kBefore = (kParts - 1) * kMostColumns;
+    constexpr i32 kWhole = kParts > 1 ? kMostColumns : 16;
     source.base += part * kMostColumns;
     if (kParts > 1 && part + 1 < kParts)
-        load_block<kParts> 1 ? kMostColumns : 8, kParts > 1 ? kMostColumns : 16,
-            kPitch > (source, key, valid, aligned, anywhere, to);
+        load_block<kWhole, kWhole, kPitch>(source, key, valid, aligned, anywhere, to);
     else
         load_block<kColumns - kBefore, kPadded - kBefore, kPitch>(source, key, valid, aligned, anywhere, to);
 }

@@ -62,7 +62,7 @@ QN_DEVICE void attend_first(const attention_params &p, const Blocks &blocks, con
                             Counts &n, Running &r, float (&out)[kFirstColumns / 2])
 {
     float x[KEYS / 2], factor[2];
-    u32 probabilities[KEYS / 16][4], next[KEYS / 16][4];
+    u32 probabilities[KEYS / 16][4];
     running_clear(r);
     wait_phase(s.query_full, n.tiles++);
     begin_scores(s, 0, n.keys, x);
@@ -83,13 +83,12 @@ QN_DEVICE void attend_first(const attention_params &p, const Blocks &blocks, con
         release_keys(s, n.keys++);
         warp_arrive(s.probability_full + n.steps++ % 2);
         soften(p, seen, blocks.first + j * KEYS, x, r, factor);
-        pack_probabilities(x, next, r.total);
         put_factors(s, n.steps, factor);
-        put_probabilities(s, n.steps, next);
-        finish_softmax(s, j + 1 < blocks.count, n.keys, r.total);
+        wgmma_fence_operand(x);
         end_first_values(s, n, out);
+        pack_probabilities(x, probabilities, r.total);
+        put_probabilities(s, n.steps, probabilities);
         rescale(out, factor);
-        copy_probabilities(next, probabilities, (u32)(p.B >> 31));
     }
     warp_arrive(s.query_empty);
     warp_arrive(s.probability_full + n.steps++ % 2);

@@ -226,6 +226,10 @@ QN_DEVICE void pack_probabilities(const float (&x)[KEYS / 2], u32 (&p)[KEYS / 16
     for (i32 half = 0; half < 2; half++) total[half] += parts[half][0] + parts[half][1];
 }
 
+// Whether a block's probabilities are packed before the wait for the products of the block before. That overlaps more, and
+// costs a copy: it pays for wide outputs, where products take long. With a cap there are no registers for it.
+constexpr bool kPacksEarly = COLUMNS == 1 && DV > 192 && !SOFTCAP;
+
 // zero: 0, which the compiler cannot know. A plain copy it would do away with, by making `from` in the place of `to`
 // while wgmma still reads that.
 QN_DEVICE void copy_probabilities(const u32 (&from)[KEYS / 16][4], u32 (&to)[KEYS / 16][4], u32 zero)

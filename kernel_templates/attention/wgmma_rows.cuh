@@ -66,11 +66,18 @@ QN_DEVICE void attend_rows(const attention_params &p, const Blocks &blocks, cons
         wgmma_fence_operand(x);
         release_keys(s, n.keys++);
         soften(p, seen, blocks.first + j * KEYS, x, r, factor);
-        pack_probabilities(x, next, r.total);
-        finish_softmax(s, j + 1 < blocks.count, n.keys, r.total);
-        end_values(s, n, out);
-        rescale(out, factor);
-        copy_probabilities(next, probabilities, (u32)(p.B >> 31));
+        if constexpr (kPacksEarly) {
+            pack_probabilities(x, next, r.total);
+            finish_softmax(s, j + 1 < blocks.count, n.keys, r.total);
+            end_values(s, n, out);
+            rescale(out, factor);
+            copy_probabilities(next, probabilities, (u32)(p.B >> 31));
+        } else {
+            wgmma_fence_operand(x);
+            end_values(s, n, out);
+            rescale(out, factor);
+            pack_probabilities(x, probabilities, r.total);
+        }
     }
     warp_arrive(s.query_empty);
     begin_values(s, n, probabilities, blocks.count > 1, out);

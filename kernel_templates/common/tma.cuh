@@ -24,13 +24,6 @@ QN_DEVICE void prefetch_tensormap(const TensorMap *map)
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-// cp.async.bulk.prefetch.tensor.2d.L2.global.tile: a hint, the box into L2. sm_90
-QN_DEVICE void cp_async_bulk_prefetch_tensor_2d(const TensorMap *map, i32 c0, i32 c1)
-{
-    asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(map), "r"(c0), "r"(c1)
-                 : "memory");
-}
-
 // cp.async.bulk.tensor.Nd.shared::cluster.global.tile.mbarrier::complete_tx::bytes: to and bar: this CTA's shared
 // memory. sm_90
 QN_DEVICE void cp_async_bulk_tensor_1d_load(void *to, const TensorMap *map, u64 *bar, i32 c0)

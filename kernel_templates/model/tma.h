@@ -21,11 +21,6 @@ template <class Map> static inline void prefetch_tensormap(const Map *map, QM_HE
 {
     qm::tensor_prefetch(map, QM_AT("prefetch.tensormap"));
 }
-template <class Map> static inline void cp_async_bulk_prefetch_tensor_2d(const Map *map, int c0, int c1, QM_HERE)
-{
-    (void)map, (void)c0, (void)c1;
-    qm::need_arch(90, 0, false, QM_AT("cp.async.bulk.prefetch.tensor"));
-}
 
 template <class Map>
 static inline void cp_async_bulk_tensor_1d_load(void *to, const Map *map, unsigned long long *bar, int c0, QM_HERE)

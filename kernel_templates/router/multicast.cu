@@ -35,7 +35,6 @@ constexpr u32 kAcross = CLUSTER_E, kDown = CLUSTER_N;
 constexpr u32 kBlock = 64;
 constexpr u32 kRowUnits = kBlock / 8;
 constexpr u32 kStageUnits = (TOKENS + EXPERTS) * kRowUnits;
-constexpr u32 kAhead = 8; // blocks after the ring that are asked into L2: memory is farther away than the ring is long
 constexpr u32 kBlocks = (kD + kBlock - 1) / kBlock; // of a tile
 // Registers a thread, where the launch gives each 64 Ki / THREADS: those that load need few.
 constexpr int kLoaderRegisters = kMultiplyGroups == 3 ? 32 : 40;
@@ -172,26 +171,6 @@ QN_DEVICE void wait_turn(u64 *bars, u32 stage, u32 &turns)
     turns ^= 1u << stage;
 }
 
-// What this CTA will ask for of a block of the piece: into L2.
-QN_DEVICE void prefetch_block(const router_multicast_params &all, const Place &place, const Piece &piece, u32 block,
-                              u32 i)
-{
-    if (i >= piece.blocks) return;
-    const i32 d = (i32)(piece.part.begin + i * kBlock);
-    if (block % kAcross == place.across) cp_async_bulk_prefetch_tensor_2d(map_of(all.x), d, (i32)piece.part.token);
-    if (block % kDown == place.down) cp_async_bulk_prefetch_tensor_2d(map_of(all.w), d, (i32)piece.part.expert);
-}
-
-// Once the ring is full: the blocks that follow it.
-QN_DEVICE void prefetch_after(const router_multicast_params &all, const Place &place, const Piece &piece, u32 block,
-                              u32 i)
-{
-    if (i + 1 < STAGES) return;
-#pragma unroll 1
-    for (u32 ahead = i + 1 == STAGES ? 1 : kAhead; ahead <= kAhead; ahead++)
-        prefetch_block(all, place, piece, block + ahead, i + ahead);
-}
-
 // By one thread. Who asks for a block of x or W waits for all who had what lies in its place; the others say no more than
 // how much will come, once what came before is here.
 QN_DEVICE void load_blocks(const router_multicast_params &all, const Place &place, const Pieces &s)
@@ -219,7 +198,6 @@ QN_DEVICE void load_blocks(const router_multicast_params &all, const Place &plac
                 if (again) wait_turn(s.free_w, stage, turns_w);
                 load_box<kDown>(to + kTokens * kRowUnits, all.w, s.full + stage, column, d, piece.part.expert);
             }
-            prefetch_after(all, place, piece, block, i);
         }
         run.begin += piece.blocks;
     }

@@ -525,13 +525,15 @@ static void set_splits(const spec_t *s, const qn_config *cut, const qn_config *t
 {
     enum { MOST_CTAS = 32768 }; // of a grid's second axis
     splits r = splits_of(s, tiles, n), by = splits_of(s, cut, n);
+    bool stream = tiles->value[QN_ATTENTION_PLAN] == QN_ATTENTION_STREAM;
     r.split = by.split, r.most = by.most;
+    p->cta_heads = stream ? qn_attention_stream_heads(s, tiles, p, (int64_t)out->grid[0] * r.most) : 1;
+    out->grid[0] /= (uint32_t)p->cta_heads;
     p->split = (int)r.split, p->split_tiles = (int)r.tiles, p->split_most = (int)r.most;
     p->workspace = r.most > 1 ? a->workspace : NULL;
     p->split_ctas = is_heads(tiles) ? (int)(r.most < MOST_CTAS ? r.most : MOST_CTAS)
                                     : split_ctas(tiles, limits, &r, (int64_t)out->grid[0]);
-    bool few = tiles->value[QN_ATTENTION_PLAN] == QN_ATTENTION_STREAM && (int64_t)out->grid[0] < limits->sm_count;
-    p->merges = !few && !is_heads(tiles);
+    p->merges = !is_heads(tiles) && (!stream || (int64_t)out->grid[0] >= limits->sm_count);
     out->grid[1] = (uint32_t)p->split_ctas;
 }
 
@@ -581,6 +583,7 @@ QN_LAUNCH_PATH static void launch(const quern_spec *base, const qn_config *confi
     }
     if (is_cut(config) && stage == 1) {
         out->skip = p.split_most == 1 || p.merges;
+        out->grid[0] *= (uint32_t)p.cta_heads;
         out->grid[1] = merge_ctas(s, config, out->grid[0]);
     }
     if (maps && stage == 0) {

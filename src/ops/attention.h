@@ -42,16 +42,18 @@ void qn_attention_choose(const quern_spec *spec, const qn_arch *arch, size_t buc
 
 // ---- plan=stream (attention_stream.c)
 
+struct attention_params;
 quern_status qn_attention_stream_check(const quern_attention_spec *spec, const qn_config *config);
 int qn_attention_stream_shared(const quern_attention_spec *spec, const qn_config *config);
 int qn_attention_stream_registers(const quern_attention_spec *spec, const qn_config *config);
 int qn_attention_stream_threads(const qn_config *config);
 // False: none of its blocks serves the spec.
 bool qn_attention_stream_choose(const quern_spec *spec, const qn_arch *arch, int rows, qn_config *config);
+int qn_attention_stream_heads(const quern_attention_spec *spec, const qn_config *config,
+                              const struct attention_params *params, int64_t parts);
 
 // ---- tensors for TMA (attention_maps.c)
 
-struct attention_params;
 struct attention_map;
 struct qn_driver;
 // Whether TMA can load q, k and v, and rows of out begin at multiples of 16 bytes. pages: of k and v.

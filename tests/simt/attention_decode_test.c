@@ -99,7 +99,8 @@ static const attention_forced cases[] = {
      ATTENTION_PACKED,
      "sm"},
     {"stream_no_keys", STREAM, "d=64 lse=1", ASAN, 1, 2, 1, {1}, {0}, 0, ATTENTION_PACKED, "s"},
-    {"stream_shared", STREAM, "d=8 kv_split=64 lse=1", ACCESS, 1, 140, 140, {1}, {150}, 0, ATTENTION_PACKED, "s"},
+    {"stream_grouped", STREAM, "d=8 kv_split=64 lse=1", ACCESS, 1, 532, 532, {1}, {150}, 0, ATTENTION_PACKED, "s"},
+    {"stream_shared", STREAM, "d=8 kv_split=64 lse=1", ACCESS, 1, 140, 140, {1}, {150}, 0, ATTENTION_HEADS_FIRST, "s"},
     {"stream_negative", STREAM, "d=64 scale=-0.3 lse=1", ASAN, 1, 2, 1, {1}, {50}, 0, ATTENTION_PACKED, "s"},
     {"heads_64", ONE, "d=64 lse=1", BOTH, 2, 64, 1, {1}, {133}, 0, ATTENTION_PACKED, "h"},
     {"heads_splits", ONE, "d=64 kv_split=64 lse=1", BOTH, 1, 64, 1, {1}, {333}, 0, ATTENTION_PACKED, "hm"},
@@ -241,7 +242,7 @@ static char letter_of(const char *source)
 {
     if (strstr(source, "attention_heads_params all")) return 'h';
     if (strstr(source, "wait_for_previous_launch()") && strstr(source, "kOwn")) return 'm';
-    return strstr(source, "end_split(") ? 's' : 'd';
+    return strstr(source, "end_round(") ? 's' : 'd';
 }
 
 static const attention_forced_list list = {
@@ -315,8 +316,8 @@ static void planted_faults_are_seen(void **state)
     static const attention_forced stream = {"planted", STREAM, "d=64 kv_split=64", ACCESS, 1, 4, 1, {1},
                                             {450},     0,      ATTENTION_PACKED,   ""};
     // More tiles than the device has places: a CTA does all splits of one.
-    static const attention_forced shared = {"planted", STREAM, "d=8 kv_split=64", ACCESS, 1, 140, 140, {1},
-                                            {150},     0,      ATTENTION_PACKED,  ""};
+    static const attention_forced shared = {"planted", STREAM, "d=8 kv_split=64",     ACCESS, 1, 140, 140, {1},
+                                            {150},     0,      ATTENTION_HEADS_FIRST, ""};
     static const planted faults[] = {
         {"rows past the end are not cleared", "make_uint4(0, 0, 0, 0);\n            fence_proxy_async_shared",
          "*reinterpret_cast<uint4 *>(chunks + c * kChunkBytes + 16 * at);\n            fence_proxy_async_shared",

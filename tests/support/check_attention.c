@@ -134,8 +134,10 @@ static void check_element(tally *t, const row *r, int64_t i, double got)
         if (in == QUERN_F16) soft += fabs(v) * 0x1p-25; // P may be a subnormal f16
         emulated += rounded(in, r->p[key] / total) * v, undivided += rounded(in, r->p[key]) / total * v;
     }
-    double want = r->first == r->last ? 0 : sum / total, worst = 0;
-    for (int64_t key = r->first; key < r->last; key++) worst += r->p[key] * r->slack[key];
+    double want = r->first == r->last ? 0 : sum / total, worst = 0, spread = 0;
+    for (int64_t key = r->first; key < r->last; key++)
+        worst += r->p[key] * r->slack[key], spread += r->p[key] * fabs(r->v[key * dv + i] - want);
+    if (spread > all) all = spread; // divided by the sum of what P was rounded to
     if (isnan(want) ? isnan(got) : got == rounded(in, want)) {
         if (isfinite(got) && isfinite(want)) t->got2 += (got - want) * (got - want);
     } else {

@@ -157,6 +157,13 @@ static void add_edges(void)
     c = add("groups_exact", HOSTILE_MODEL | HOSTILE_GPU, // what is kept from chunk to chunk
             "H=9 C=32 k=100 q=mxfp4 page=64 scores=1");
     c->T = 3, c->most = 17100, c->fill = INDEXER_INTEGER, c->exact = true, c->lengths = INDEXER_CAUSAL;
+    c = add("many_rows", HOSTILE_GPU | HOSTILE_QUICK, // so many that they are dealt out in groups
+            "H=48 C=128 k=100 q=mxfp4 page=64 row_seq=1 scores=1");
+    c->T = 517, c->sequences = 5, c->most = 600, c->lengths = INDEXER_MIXED;
+    c = add("many_exact", HOSTILE_GPU | HOSTILE_QUICK, "H=32 C=64 k=512 q=mxfp4 scores=1");
+    c->T = 512, c->most = 1500, c->fill = INDEXER_INTEGER, c->exact = true, c->lengths = INDEXER_CAUSAL;
+    c = add("many_zero", HOSTILE_GPU | HOSTILE_QUICK, "H=16 C=32 k=100 q=mxfp4 page=16 scores=1");
+    c->T = 512, c->most = 800, c->fill = INDEXER_ZERO, c->exact = true;
     c = add("groups_long", HOSTILE_GPU, "H=64 C=128 k=2048 q=mxfp4 page=64 scores=1");
     c->T = 20, c->most = 49000, c->lengths = INDEXER_CAUSAL;
     c = add("bytes_off", HOSTILE_MODEL | HOSTILE_GPU, "H=4 C=128 k=40 q=mxfp4 scores=1");
