@@ -176,6 +176,9 @@ QN_DEVICE void max_of_block(const float (&x)[KEYS / 8][4], float (&most)[2])
     }
 }
 
+// With all of these there are no registers for the bounds between which blocks need no mask.
+constexpr bool kMasksAll = SOFTCAP && WINDOW_LEFT && (kVarlen || LENGTHS) && COLUMNS == 2;
+
 // Scores of the block at `key` become probabilities; factor: for sums so far.
 QN_DEVICE void soften(const attention_params &p, const Seen &seen, i32 key, float (&scores)[KEYS / 2], Running &r,
                       float (&factor)[2])
@@ -186,7 +189,7 @@ QN_DEVICE void soften(const attention_params &p, const Seen &seen, i32 key, floa
 #pragma unroll
         for (i32 i = 0; i < KEYS / 2; i++) scores[i] = score_of(p, scores[i]);
     }
-    if (key < seen.inner.first || key + KEYS > seen.inner.last)
+    if (kMasksAll || key < seen.inner.first || key + KEYS > seen.inner.last)
         mask_scores(x, seen.limits, key + 2 * (lane_index() % 4));
     float most[2];
     max_of_block(x, most);

@@ -5,13 +5,14 @@
 //           entries and q is shared) are on their way to its registers. Tiles go round the CTAs of a row, so that a
 //           cluster of high scores falls to all of them alike. Candidates lie in shared memory; when they fill it, the
 //           first LOCAL_K are kept, and from then on only what comes before their last counts
-//   record  the first LOCAL_K or a few more, and a bound that everything left out lies below → workspace
-//   ticket  store, barrier, fence, count: whoever counts SHARES - 1 is last and sees every record
-//   merge   the K first of all records, in order. Should one of the bounds reach past the last winner, a share held more
+//   record  the first LOCAL_K or a few more, and a bound that everything left out lies below → workspace; of a row of up to
+//           8,192 results all keys instead
+//   ticket  store, barrier, fence, count: whoever counts SHARES - 1 is last and sees what all left
+//   merge   the K first of it, in order (finish.cuh). Should one of the bounds reach past the last winner, a share held more
 //           winners than its record: then the last CTA goes through the whole row by itself
 //
-// So memory for scores is SHARES · ROOM candidates a row, whatever its length. The workspace: kTickets words, 0 between
-// launches (a ticket wraps to 0 by itself, so that a captured graph may be replayed), then SHARES records a row. Launches
+// So memory for scores is SHARES · ROOM candidates or 32 KiB a row, whatever its length. The workspace: kTickets words, 0
+// between launches (a ticket wraps to 0 by itself, so that a captured graph may be replayed), then the rows' memory. Launches
 // of more than kTickets rows give each row to one CTA. ANALYSIS.md: bytes, work, why it is exact.
 //
 // Prologue, besides problem.cuh's: SHARES, LOCAL_K, ROOM (places of a record), CAP (candidates in shared memory).

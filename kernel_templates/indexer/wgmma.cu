@@ -13,7 +13,7 @@ constexpr u32 kUnitResults = kUnit;
 
 static_assert(ROWS == 1, "ROWS: a CTA is for one row");
 
-constexpr u32 kAhead = THREADS > 384 ? 1 : 2; // units whose bytes are on their way
+constexpr u32 kAhead = THREADS > 384 || !kInteger ? 1 : 2; // units whose bytes are on their way
 
 struct Shared {
     Select select;

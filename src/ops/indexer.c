@@ -299,8 +299,8 @@ static quern_status plan_wgmma(const spec_t *s, const qn_arch *arch, const qn_co
                     4 * (ceil_div(2048, threads) * threads + 2 + c->value[WARPS] + WORDS);
     if (!qn_indexer_has_wgmma(s, arch))
         return qn_fail(QUERN_NO_PLAN,
-                       "plan=wgmma serves mxfp4 by mxfp4 and fp8_shared by fp8 or f16, C up to 128, entries, on "
-                       "sm_90a: not this spec on %s",
+                       "plan=wgmma serves mxfp4 by mxfp4, and fp8_shared by fp8 or f16 with up to 64 heads; C up to "
+                       "128, entries, sm_90a: not this spec on %s",
                        arch->name);
     if (shares * room(s, shares) > capacity && shares > 1)
         return qn_fail(QUERN_NO_PLAN, "shares=%lld with k = %lld: %lld candidates to merge, room for %lld",

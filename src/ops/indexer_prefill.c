@@ -34,7 +34,7 @@ static int64_t parts_of(const spec_t *s) // products for all rows
 
 static int64_t shared_bytes(const spec_t *s)
 {
-    int64_t sorted = 32, group = ROWS * columns_of(s) * (s->C + 4) + 4 * (4 * ROWS + 4 + parts_of(s));
+    int64_t sorted = 32, group = ROWS * columns_of(s) * (s->C + 4) + 4 * (4 * ROWS + 5 + parts_of(s));
     while (sorted < s->k) sorted *= 2;
     int64_t by_warps = ROWS * ROW_BINS * 2, by_all = 8 * (sorted + MOST_IN_BIN) + 4 * (2048 + THREADS / 32 + WORDS);
     return (group + 15) / 16 * 16 + (by_warps > by_all ? by_warps : by_all);
@@ -43,7 +43,8 @@ static int64_t shared_bytes(const spec_t *s)
 bool qn_indexer_has_wgmma(const spec_t *s, const qn_arch *arch)
 {
     bool integers = s->layout == QUERN_INDEXER_MXFP4_SHARED && s->q == QUERN_INDEXER_Q_MXFP4;
-    bool halves = s->layout == QUERN_INDEXER_FP8_SHARED && (s->q == QUERN_INDEXER_Q_FP8 || s->q == QUERN_INDEXER_Q_F16);
+    bool halves = s->layout == QUERN_INDEXER_FP8_SHARED &&
+                  (s->q == QUERN_INDEXER_Q_FP8 || s->q == QUERN_INDEXER_Q_F16) && s->H <= 64;
     return arch->has_wgmma && (integers || halves) && s->C <= 128 && s->granularity == QUERN_GRANULARITY_ENTRY;
 }
 
