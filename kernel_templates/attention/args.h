@@ -37,7 +37,6 @@ typedef struct attention_params {
     int split_ctas;                // decode: CTAs a tile, at most; 1: one does all splits
     int split_tiles;               // decode: tiles of a sequence that may be cut, of one KV head
     int split_most;                // decode: splits that the workspace has room for, a tile
-    int cta_heads;                 // stream: KV heads a CTA, neighbours; divides its warps and Hkv
     int merges;                    // decode: 1: the CTA that ends a tile merges it, 0: merge.cu does
     float scale;                   // without its sign
     float scale_log2;              // the same times log2(e)

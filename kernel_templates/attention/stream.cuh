@@ -7,8 +7,7 @@
 //   values   out[16 columns, 8 queries] += v · p  v by ldmatrix.trans, p turned by movmatrix
 //
 // A warp keeps sums of its own over its blocks (stream_load.cuh) and waits for no other until a split ends; then all
-// warps' sums are put into their slots of the ring, 256 columns at a time, and a head's are added in the order of its
-// streams.
+// warps' sums are put into their slots of the ring and added in the order of the warps.
 //
 // Of a tile of 16 x 8 a thread has x[i]: key (or column of v) g + 8 (i / 2), query 2 q + i % 2; g = lane / 4, q = lane % 4.
 #pragma once
@@ -18,45 +17,33 @@
 #include "softmax.cuh"
 #include "stream_load.cuh"
 
-constexpr i32 kRowTiles = ROWS / 8;                   // of 8 queries
-constexpr i32 kKeyTiles = KEYS / 16;                  // of 16 keys
-constexpr i32 kOutTiles = kDVPadded / 16;             // of 16 columns of v
-constexpr i32 kSteps = kDPadded / 16;                 // of 16 columns of q and k
-constexpr i32 kPartSteps = columns_of(kDPadded) / 16; // of a part
-constexpr i32 kPartTiles = ALIAS ? kOutTiles : columns_of(kDVPadded) / 16;
-constexpr i32 kRounds = ALIAS ? 1 : parts_of(kDVPadded); // of columns, when sums are added
-constexpr i32 kRoundColumns = kRounds > 1 ? kMostColumns : DV;
-constexpr i32 kSumPitch = kRoundColumns + 4; // floats a row: base, total, sum, -, the sums of p · v
-constexpr i32 kSecondPart = kValueParts > 1 ? 1 : 0;
-constexpr bool kKeepsQueries = kSteps * kRowTiles <= 16; // in registers, each warp those of its head
+constexpr i32 kRowTiles = ROWS / 8;                      // of 8 queries
+constexpr i32 kKeyTiles = KEYS / 16;                     // of 16 keys
+constexpr i32 kOutTiles = kDVPadded / 16;                // of 16 columns of v
+constexpr i32 kSteps = kDPadded / 16;                    // of 16 columns of q and k
+constexpr bool kKeepsQueries = kSteps * kRowTiles <= 16; // in registers
+constexpr i32 kPartPitch = DV + 4;                       // floats a row: base, total, sum, -, the sums of p · v
 
 static_assert(ROWS == 8 || ROWS == 16, "ROWS: one or two tiles of 8 queries");
-static_assert(ROWS * kSumPitch * 4 <= kPartBytes, "KEYS: a slot takes a warp's sums");
-static_assert(!kKeepsQueries || ROWS * kQueryPitch <= kPartBytes, "KEYS: a slot takes a warp's queries");
+static_assert(ROWS * kPartPitch * 4 <= kSlotBytes, "KEYS: a slot takes a warp's sums");
 
 struct Shared {
-    unsigned char *queries; // [ROWS] of kQueryPitch bytes, if they are not kept: of the only head
-    unsigned char *ring;    // [kWarps][SLOTS] of kPartBytes
-    u32 *places;            // [kWarps]: where in the ring a warp's sums are
+    unsigned char *queries; // [ROWS] of kQueryPitch bytes
+    unsigned char *ring;    // [kStreams][SLOTS] of kSlotBytes
+    u32 *places;            // [kStreams]: where in the ring a warp's sums are
     u32 *word;              // [4]
 };
 
-constexpr i32 kQueryBytes = kKeepsQueries ? 0 : ROWS * kQueryPitch;
-constexpr int kStreamBytes = kQueryBytes + kWarps * SLOTS * kPartBytes + kWarps * 4 + 16;
+constexpr int kStreamBytes = ROWS * kQueryPitch + kStreams * SLOTS * kSlotBytes + kStreams * 4 + 16;
 
 QN_DEVICE Shared shared_pieces()
 {
     QN_SHARED_FIRST;
-    QN_SHARED_ARRAY(uint4, ring, kWarps * SLOTS * kPartBytes / 16);
-    Shared s = {nullptr, reinterpret_cast<unsigned char *>(ring), nullptr, nullptr};
-    if constexpr (!kKeepsQueries) {
-        QN_SHARED_ARRAY(uint4, queries, kQueryBytes / 16);
-        s.queries = reinterpret_cast<unsigned char *>(queries);
-    }
+    QN_SHARED_ARRAY(uint4, queries, ROWS * kQueryPitch / 16);
+    QN_SHARED_ARRAY(uint4, ring, kStreams * SLOTS * kSlotBytes / 16);
+    QN_SHARED_ARRAY(u32, places, kStreams);
     QN_SHARED_ARRAY(u32, word, 4);
-    QN_SHARED_ARRAY(u32, places, kWarps);
-    s.places = places, s.word = word;
-    return s;
+    return {reinterpret_cast<unsigned char *>(queries), reinterpret_cast<unsigned char *>(ring), places, word};
 }
 
 // What a warp keeps, relative to 2^base of each query.
@@ -91,83 +78,82 @@ QN_DEVICE i32 thread_row(i32 n)
 // ---- matrix products
 
 // Queries as operand b of a step, of one tile or of two.
-QN_DEVICE void load_query_step(const unsigned char *queries, i32 step, u32 (&b)[2])
+QN_DEVICE void load_query_step(const Shared &s, i32 step, u32 (&b)[2])
 {
     const i32 lane = lane_index();
-    ldmatrix_x2(b, queries + lane % 8 * kQueryPitch + lane / 8 % 2 * 16 + 32 * step);
+    ldmatrix_x2(b, s.queries + lane % 8 * kQueryPitch + lane / 8 % 2 * 16 + 32 * step);
 }
-QN_DEVICE void load_query_step(const unsigned char *queries, i32 step, u32 (&b)[4])
+QN_DEVICE void load_query_step(const Shared &s, i32 step, u32 (&b)[4])
 {
     const i32 lane = lane_index();
-    ldmatrix_x4(b, queries + (lane / 16 * 8 + lane % 8) * kQueryPitch + lane / 8 % 2 * 16 + 32 * step);
+    ldmatrix_x4(b, s.queries + (lane / 16 * 8 + lane % 8) * kQueryPitch + lane / 8 % 2 * 16 + 32 * step);
 }
 
 struct Queries {
     u32 step[kKeepsQueries ? kSteps : 1][2 * kRowTiles];
 };
 
-QN_DEVICE void keep_queries(const unsigned char *queries, Queries &q)
+QN_DEVICE void keep_queries(const Shared &s, Queries &q)
 {
+    if constexpr (kKeepsQueries) {
 #pragma unroll
-    for (i32 step = 0; step < kSteps && kKeepsQueries; step++) load_query_step(queries, step, q.step[step]);
+        for (i32 step = 0; step < kSteps; step++) load_query_step(s, step, q.step[step]);
+    }
 }
 
-// x += a part of k · q
-QN_DEVICE void score_part(const Shared &s, const Queries &q, const unsigned char *keys, i32 part,
-                          float (&x)[kKeyTiles][kRowTiles][4])
+QN_DEVICE void score_tiles(const Shared &s, const Queries &q, const unsigned char *keys,
+                           float (&x)[kKeyTiles][kRowTiles][4])
 {
-    const unsigned char *k = keys + lane_index() % 16 * kKeyRow + lane_index() / 16 * 16;
+    const unsigned char *k = keys + lane_index() % 16 * kKeyPitch + lane_index() / 16 * 16;
 #pragma unroll
-    for (i32 step = 0; step < kPartSteps; step++) {
-        if (kSteps % kPartSteps && part * kPartSteps + step >= kSteps) break;
+    for (i32 m = 0; m < kKeyTiles; m++)
+#pragma unroll
+        for (i32 n = 0; n < kRowTiles; n++)
+#pragma unroll
+            for (i32 i = 0; i < 4; i++) x[m][n][i] = 0.f;
+#pragma unroll
+    for (i32 step = 0; step < kSteps; step++) {
         u32 b[2 * kRowTiles];
         if constexpr (kKeepsQueries) {
 #pragma unroll
             for (i32 i = 0; i < 2 * kRowTiles; i++) b[i] = q.step[step][i];
         } else {
-            load_query_step(s.queries, part * kPartSteps + step, b);
+            load_query_step(s, step, b);
         }
 #pragma unroll
         for (i32 m = 0; m < kKeyTiles; m++) {
             u32 a[4];
-            ldmatrix_x4(a, k + 16 * m * kKeyRow + 32 * step);
+            ldmatrix_x4(a, k + 16 * m * kKeyPitch + 32 * step);
 #pragma unroll
             for (i32 n = 0; n < kRowTiles; n++) multiply(x[m][n], a, b[2 * n], b[2 * n + 1]);
         }
     }
 }
 
-// Probabilities as operand b; their sums are added to the totals.
-QN_DEVICE void turn_probabilities(const float (&x)[kKeyTiles][kRowTiles][4], u32 (&b)[kKeyTiles][kRowTiles][2],
-                                  State &state)
+// out[columns, queries] += v · p, total += 1 · p
+QN_DEVICE void value_tiles(const unsigned char *values, const float (&x)[kKeyTiles][kRowTiles][4], State &state)
 {
+    const i32 lane = lane_index();
+    const unsigned char *v = values + (lane / 16 * 8 + lane % 8) * kValuePitch + lane / 8 % 2 * 16;
     const u32 ones[4] = {kOnes, kOnes, kOnes, kOnes};
 #pragma unroll
-    for (i32 m = 0; m < kKeyTiles; m++)
+    for (i32 m = 0; m < kKeyTiles; m++) {
+        u32 b[kRowTiles][2];
 #pragma unroll
         for (i32 n = 0; n < kRowTiles; n++) {
 #pragma unroll
             for (i32 half = 0; half < 2; half++)
-                b[m][n][half] = movmatrix_trans(pack(x[m][n][2 * half], x[m][n][2 * half + 1]));
-            multiply(state.total[n], ones, b[m][n][0], b[m][n][1]);
+                b[n][half] = movmatrix_trans(pack(x[m][n][2 * half], x[m][n][2 * half + 1]));
+            multiply(state.total[n], ones, b[n][0], b[n][1]);
         }
-}
-
-// out[columns, queries] += v · p for the output's tiles of a part
-template <i32 kPart>
-QN_DEVICE void value_part(const unsigned char *values, const u32 (&b)[kKeyTiles][kRowTiles][2], State &state)
-{
-    const i32 lane = lane_index();
-    const unsigned char *v = values + (lane / 16 * 8 + lane % 8) * kValueRow + lane / 8 % 2 * 16;
 #pragma unroll
-    for (i32 m = 0; m < kKeyTiles; m++)
-#pragma unroll
-        for (i32 j = kPart * kPartTiles; j < min((kPart + 1) * kPartTiles, kOutTiles); j++) {
+        for (i32 j = 0; j < kOutTiles; j++) {
             u32 a[4];
-            ldmatrix_x4_trans(a, v + 16 * m * kValueRow + 32 * (j - kPart * kPartTiles));
+            ldmatrix_x4_trans(a, v + 16 * m * kValuePitch + 32 * j);
 #pragma unroll
-            for (i32 n = 0; n < kRowTiles; n++) multiply(state.out[j][n], a, b[m][n][0], b[m][n][1]);
+            for (i32 n = 0; n < kRowTiles; n++) multiply(state.out[j][n], a, b[n][0], b[n][1]);
         }
+    }
 }
 
 // ---- softmax
@@ -266,62 +252,48 @@ QN_DEVICE void soften(const attention_params &p, const Tile &t, const Inner &inn
 }
 
 // This warp's blocks among the keys first … last - 1.
-QN_DEVICE void attend(const attention_params &p, const Tile &t, const Shared &s, const Queries &q, const Stream &stream,
-                      i32 first, i32 last, Ring &ring, State &state)
+QN_DEVICE void attend(const attention_params &p, const Tile &t, const Shared &s, const Queries &q, i32 first, i32 last,
+                      Ring &ring, State &state)
 {
     const Inner inner = inner_of(p, t);
 #pragma unroll 1
-    for (i32 key = first_of_stream(stream, first); key < last; key += stream.count * KEYS) {
-        float x[kKeyTiles][kRowTiles][4] = {};
-        u32 b[kKeyTiles][kRowTiles][2];
-        const unsigned char *slot = next_part(p, t, ring);
-        score_part(s, q, slot, 0, x);
-#pragma unroll 1
-        for (i32 part = 1; part < kKeyParts; part++) score_part(s, q, next_part(p, t, ring), part, x);
+    for (i32 key = first_of_warp(first); key < last; key += kStride) {
+        float x[kKeyTiles][kRowTiles][4];
+        const unsigned char *slot = next_block(p, t, ring);
+        score_tiles(s, q, slot, x);
         soften(p, t, inner, key, x, state);
-        turn_probabilities(x, b, state);
-        value_part<0>(ALIAS ? slot : next_part(p, t, ring), b, state);
-        if constexpr (kValueParts > 1) value_part<kSecondPart>(next_part(p, t, ring), b, state);
+        if constexpr (!ALIAS) slot = next_block(p, t, ring);
+        value_tiles(slot, x, state);
     }
 }
 
 // ---- the end of a split
 
-// Sums over all lanes of a query, in a fixed order.
-QN_DEVICE void gather_sums(State &state)
+// Puts the warp's sums into its free slot. Holds a barrier of the CTA.
+QN_DEVICE void put_sums(const Shared &s, const Ring &ring, State &state)
 {
-    if constexpr (LSE) {
-#pragma unroll
-        for (i32 n = 0; n < kRowTiles; n++)
-#pragma unroll
-            for (i32 e = 0; e < 2; e++)
-#pragma unroll
-                for (i32 distance = 4; distance < kWarp; distance *= 2)
-                    state.sum[n][e] += __shfl_xor_sync(kFullMask, state.sum[n][e], distance);
-    }
-}
-
-// Puts the warp's sums of a round's columns into its free slot. Holds a barrier of the CTA.
-template <i32 kRound> QN_DEVICE void put_sums(const Shared &s, const Ring &ring, const State &state)
-{
-    float *to = reinterpret_cast<float *>(free_slot(ring));
+    float *part = reinterpret_cast<float *>(free_slot(ring));
     const i32 lane = lane_index();
     __syncwarp();
 #pragma unroll
     for (i32 n = 0; n < kRowTiles; n++)
 #pragma unroll
         for (i32 e = 0; e < 2; e++) {
-            float *row = to + (thread_row(n) + e) * kSumPitch;
+            float *row = part + (thread_row(n) + e) * kPartPitch;
+            if constexpr (LSE) {
+#pragma unroll
+                for (i32 distance = 4; distance < kWarp; distance *= 2)
+                    state.sum[n][e] += __shfl_xor_sync(kFullMask, state.sum[n][e], distance);
+            }
             if (lane < 4)
                 *reinterpret_cast<float4 *>(row) =
                     make_float4(state.base[n][e], state.total[n][e], state.sum[n][e], 0.f);
 #pragma unroll
-            for (i32 j = kRound * kPartTiles; j < min((kRound + 1) * kPartTiles, kOutTiles); j++)
+            for (i32 j = 0; j < kOutTiles; j++)
 #pragma unroll
                 for (i32 half = 0; half < 2; half++) {
                     const i32 column = 16 * j + 8 * half + lane / 4;
-                    if (kDVPadded == DV || column < DV)
-                        row[4 + column - kRound * kRoundColumns] = state.out[j][n][2 * half + e];
+                    if (kDVPadded == DV || column < DV) row[4 + column] = state.out[j][n][2 * half + e];
                 }
         }
     if (lane == 0) s.places[warp_index()] = (u32)(free_slot(ring) - s.ring);
@@ -332,20 +304,22 @@ struct Pair {
     float base, total, sum, out[2];
 };
 
-// The sums of all streams of a head: two columns, of the round's, of a row.
-QN_DEVICE Pair add_sums(const attention_params &p, const Shared &s, i32 head, i32 row, i32 column)
+// All warps' sums of two columns of a row.
+QN_DEVICE Pair add_sums(const Shared &s, i32 row, i32 column)
 {
     Pair r = {-infinity(), 0.f, 0.f, {0.f, 0.f}};
-#pragma unroll 4
-    for (i32 w = head; w < kWarps; w += p.cta_heads)
-        r.base = fmaxf(r.base, reinterpret_cast<const float *>(s.ring + s.places[w])[row * kSumPitch]);
-#pragma unroll 4
-    for (i32 w = head; w < kWarps; w += p.cta_heads) {
-        const float *from = reinterpret_cast<const float *>(s.ring + s.places[w]) + row * kSumPitch;
-        const float4 other = *reinterpret_cast<const float4 *>(from);
-        const float2 out = *reinterpret_cast<const float2 *>(from + 4 + column);
-        const float factor = whole_factor(other.x, r.base);
-        r.total = fmaf(other.y, factor, r.total), r.sum = fmaf(other.z, factor, r.sum);
+    const float *part[kStreams];
+#pragma unroll
+    for (i32 w = 0; w < kStreams; w++) {
+        part[w] = reinterpret_cast<const float *>(s.ring + s.places[w]) + row * kPartPitch;
+        r.base = fmaxf(r.base, part[w][0]);
+    }
+#pragma unroll
+    for (i32 w = 0; w < kStreams; w++) {
+        const float4 head = *reinterpret_cast<const float4 *>(part[w]);
+        const float2 out = *reinterpret_cast<const float2 *>(part[w] + 4 + column);
+        const float factor = whole_factor(head.x, r.base);
+        r.total = fmaf(head.y, factor, r.total), r.sum = fmaf(head.z, factor, r.sum);
         r.out[0] = fmaf(out.x, factor, r.out[0]), r.out[1] = fmaf(out.y, factor, r.out[1]);
     }
     return r;

@@ -527,8 +527,6 @@ static void set_splits(const spec_t *s, const qn_config *cut, const qn_config *t
     splits r = splits_of(s, tiles, n), by = splits_of(s, cut, n);
     bool stream = tiles->value[QN_ATTENTION_PLAN] == QN_ATTENTION_STREAM;
     r.split = by.split, r.most = by.most;
-    p->cta_heads = stream ? qn_attention_stream_heads(s, tiles, p, (int64_t)out->grid[0] * r.most) : 1;
-    out->grid[0] /= (uint32_t)p->cta_heads;
     p->split = (int)r.split, p->split_tiles = (int)r.tiles, p->split_most = (int)r.most;
     p->workspace = r.most > 1 ? a->workspace : NULL;
     p->split_ctas = is_heads(tiles) ? (int)(r.most < MOST_CTAS ? r.most : MOST_CTAS)
@@ -583,7 +581,6 @@ QN_LAUNCH_PATH static void launch(const quern_spec *base, const qn_config *confi
     }
     if (is_cut(config) && stage == 1) {
         out->skip = p.split_most == 1 || p.merges;
-        out->grid[0] *= (uint32_t)p.cta_heads;
         out->grid[1] = merge_ctas(s, config, out->grid[0]);
     }
     if (maps && stage == 0) {

@@ -49,8 +49,6 @@ int qn_attention_stream_registers(const quern_attention_spec *spec, const qn_con
 int qn_attention_stream_threads(const qn_config *config);
 // False: none of its blocks serves the spec.
 bool qn_attention_stream_choose(const quern_spec *spec, const qn_arch *arch, int rows, qn_config *config);
-int qn_attention_stream_heads(const quern_attention_spec *spec, const qn_config *config,
-                              const struct attention_params *params, int64_t parts);
 
 // ---- tensors for TMA (attention_maps.c)
 

@@ -8,7 +8,6 @@
 //   slots   of each ring
 #include <string.h>
 
-#include "attention/args.h"
 #include "ops/attention.h"
 
 typedef quern_attention_spec spec_t;
@@ -23,48 +22,31 @@ static int round_up(int64_t value, int step)
     return (int)((value + step - 1) / step) * step;
 }
 
-// ---- numbers: those of stream.cuh and stream_load.cuh
+// ---- numbers: those of stream.cuh
 
 static int pitch_bytes(int elements)
 {
     return (elements / 8 | 1) * 16;
 }
 
-// Columns of a part of a row: a slot holds so many.
-static int part_columns(const spec_t *s, int64_t columns)
-{
-    int padded = round_up(columns, 16);
-    return s->kv_alias || padded < 256 ? padded : 256;
-}
-
 static int slot_bytes(const spec_t *s, const qn_config *c)
 {
-    int k = pitch_bytes(part_columns(s, s->d)), v = pitch_bytes(part_columns(s, s->dv));
+    int k = pitch_bytes(round_up(s->d, 16)), v = pitch_bytes(round_up(s->dv, 16));
     return value_of(c, QN_ATTENTION_KEYS) * (s->kv_alias || k > v ? k : v);
-}
-
-// Whether each warp has the queries of its head in registers: only then may a CTA have several heads.
-static bool keeps_queries(const spec_t *s, const qn_config *c)
-{
-    return round_up(s->d, 16) / 16 * (value_of(c, QN_ATTENTION_ROWS) / 8) <= 16;
-}
-
-static int query_bytes(const spec_t *s, const qn_config *c)
-{
-    return value_of(c, QN_ATTENTION_ROWS) * pitch_bytes(round_up(s->d, 16));
 }
 
 int qn_attention_stream_shared(const spec_t *s, const qn_config *c)
 {
-    int warps = value_of(c, QN_ATTENTION_WARPS), queries = keeps_queries(s, c) ? 0 : query_bytes(s, c);
-    return queries + warps * value_of(c, QN_ATTENTION_SLOTS) * slot_bytes(s, c) + warps * 4 + 16;
+    int rows = value_of(c, QN_ATTENTION_ROWS), warps = value_of(c, QN_ATTENTION_WARPS);
+    return rows * pitch_bytes(round_up(s->d, 16)) + warps * value_of(c, QN_ATTENTION_SLOTS) * slot_bytes(s, c) +
+           warps * 4 + 16;
 }
 
 // Sums of the output, scores, queries if they are kept, and about what the rest takes.
 int qn_attention_stream_registers(const spec_t *s, const qn_config *c)
 {
     int tiles = value_of(c, QN_ATTENTION_ROWS) / 8, steps = round_up(s->d, 16) / 16;
-    int queries = keeps_queries(s, c) ? 2 * steps * tiles : 0;
+    int queries = steps * tiles <= 16 ? 2 * steps * tiles : 0;
     int features =
         8 * (s->page > 0) + 4 * s->cu_q + 4 * (s->window_left >= 0) + 4 * (s->causal || s->window_right >= 0);
     return tiles * (round_up(s->dv, 16) / 4 + value_of(c, QN_ATTENTION_KEYS) / 4 + 10) + queries + 60 + features;
@@ -80,32 +62,29 @@ int qn_attention_stream_threads(const qn_config *c)
 quern_status qn_attention_stream_check(const spec_t *s, const qn_config *c)
 {
     int rows = value_of(c, QN_ATTENTION_ROWS), keys = value_of(c, QN_ATTENTION_KEYS);
-    int split = s->kv_split ? (int)s->kv_split : 256; // the least that is chosen
-    int sums = rows * ((s->kv_alias || s->dv < 256 ? (int)s->dv : 256) + 4) * 4;
-    if (keeps_queries(s, c) && query_bytes(s, c) > sums) sums = query_bytes(s, c);
+    int split = s->kv_split ? (int)s->kv_split : 256,
+        sums = rows * ((int)s->dv + 4) * 4; // 256: the least that is chosen
     if (rows > 16) return qn_fail(QUERN_NO_PLAN, "plan=stream rows=%d: 8 or 16", rows);
     if (split % keys)
         return qn_fail(QUERN_NO_PLAN, "plan=stream keys=%d: splits of %d keys are whole blocks", keys, split);
     if (sums > slot_bytes(s, c))
-        return qn_fail(QUERN_NO_PLAN, "plan=stream rows=%d keys=%d: sums or queries of %d bytes, a slot has %d", rows,
-                       keys, sums, slot_bytes(s, c));
+        return qn_fail(QUERN_NO_PLAN, "plan=stream rows=%d keys=%d: sums of %d bytes, a slot has %d", rows, keys, sums,
+                       slot_bytes(s, c));
     return QUERN_OK;
 }
 
 // ---- choose
 
-// Blocks in order of preference; of each, as much of the memory on its way as fits.
+// Blocks in order of preference, of about 8 KiB; of each, as much of the memory on its way as fits.
 typedef struct block {
     int most_d; // and dv; 0: ends the list
     int keys, warps;
 } block;
-static const block blocks[] = {
-    {64, 32, 8},  {128, 16, 8}, {128, 32, 8}, {256, 16, 4}, {576, 16, 4}, {64, 32, 4}, {128, 16, 4},
-    {128, 32, 4}, {256, 32, 4}, {576, 16, 2}, {576, 32, 2}, {576, 16, 1}, {0, 0, 0},
-};
+static const block blocks[] = {{64, 64, 4},  {128, 32, 4}, {256, 16, 4}, {256, 32, 4},
+                               {576, 16, 2}, {576, 16, 1}, {576, 32, 2}, {0, 0, 0}};
 static const struct {
     int slots, ctas;
-} occupancy[] = {{3, 2}, {3, 1}, {2, 1}};
+} occupancy[] = {{3, 2}, {2, 2}, {4, 1}, {3, 1}, {2, 1}};
 
 bool qn_attention_stream_choose(const quern_spec *base, const qn_arch *arch, int rows, qn_config *c)
 {
@@ -122,18 +101,4 @@ bool qn_attention_stream_choose(const quern_spec *base, const qn_arch *arch, int
         }
     }
     return false;
-}
-
-// ---- launch
-
-// KV heads a CTA: as many neighbours as its warps can share evenly, where heads of a position lie beside each other; fewer
-// where `parts` (splits of all tiles) would then be too few CTAs for a usual device. The bits of the sums depend on it, so
-// it depends on no device.
-int qn_attention_stream_heads(const spec_t *s, const qn_config *c, const attention_params *p, int64_t parts)
-{
-    enum { USUAL_SMS = 132 };
-    int a = value_of(c, QN_ATTENTION_WARPS), b = p->Hkv; // a: a power of two
-    if (!keeps_queries(s, c) || p->k_stride.head >= p->k_stride.position) return 1;
-    while (a > 1 && (b % a || parts < (int64_t)a * USUAL_SMS * value_of(c, QN_ATTENTION_CTAS))) a /= 2;
-    return a;
 }

@@ -100,30 +100,6 @@ static const attention_forced cases[] = {
      "sm"},
     {"stream_no_keys", STREAM, "d=64 lse=1", ASAN, 1, 2, 1, {1}, {0}, 0, ATTENTION_PACKED, "s"},
     {"stream_grouped", STREAM, "d=8 kv_split=64 lse=1", ACCESS, 1, 532, 532, {1}, {150}, 0, ATTENTION_PACKED, "s"},
-    {"stream_grouped_paged",
-     STREAM,
-     "d=8 layout=paged page=16 kv_split=64 cu_q=1 causal=1 lse=1",
-     ACCESS,
-     3,
-     200,
-     100,
-     {1, 0, 2},
-     {150, 7, 40},
-     0,
-     ATTENTION_PACKED,
-     "sm"},
-    {"stream_grouped_16",
-     STREAM16,
-     "d=24 length_k=1 kv_split=64 lse=1",
-     BOTH,
-     2,
-     300,
-     100,
-     {1, 1},
-     {70, 0},
-     90,
-     ATTENTION_PACKED,
-     "sm"},
     {"stream_shared", STREAM, "d=8 kv_split=64 lse=1", ACCESS, 1, 140, 140, {1}, {150}, 0, ATTENTION_HEADS_FIRST, "s"},
     {"stream_negative", STREAM, "d=64 scale=-0.3 lse=1", ASAN, 1, 2, 1, {1}, {50}, 0, ATTENTION_PACKED, "s"},
     {"heads_64", ONE, "d=64 lse=1", BOTH, 2, 64, 1, {1}, {133}, 0, ATTENTION_PACKED, "h"},
@@ -266,7 +242,7 @@ static char letter_of(const char *source)
 {
     if (strstr(source, "attention_heads_params all")) return 'h';
     if (strstr(source, "wait_for_previous_launch()") && strstr(source, "kOwn")) return 'm';
-    return strstr(source, "end_round(") ? 's' : 'd';
+    return strstr(source, "end_split(") ? 's' : 'd';
 }
 
 static const attention_forced_list list = {
