@@ -210,7 +210,8 @@ void qn_router_choose(const quern_spec *base, const qn_arch *arch, size_t bucket
         if (N > 16 && arch->has_wgmma && choose_wide(s, arch, config)) return;
         if (choose_fragments(s, arch, N, config)) return;
     }
-    if (N > 128 && choose_multicast(s, arch, N, config)) return;
+    const bool measured = N == 512 || N > 2048; // to be better than deep (ANALYSIS.md)
+    if (measured && choose_multicast(s, arch, N, config)) return;
     if (N <= 1024 && has_deep(s, arch) && choose_deep(s, arch, N, config)) return;
     if (N <= 512 && choose_ring(s, arch, N, config)) return;
     choose_whole(s, arch, bucket, config);
