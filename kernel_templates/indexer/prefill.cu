@@ -13,12 +13,11 @@
 #include "group_score.cuh"
 #include "row_select.cuh"
 
-enum { kRunFirst, kRunBegin, kRunEnd, kRunChunk, kRunWords };
+enum { kRunFirst, kRunBegin, kRunEnd, kRunWords };
 
 struct Shared {
     Group group;
-    u32 *
-        run; // [kRunWords]: the group's first row; of it, the rows of one sequence, which are done now; entries at a time
+    u32 *run;      // [kRunWords]: the group's first row; of it, the rows of one sequence, which are done now
     u32 *sequence; // [kGroupRows]
     u32 *slow;     // [kGroupRows], 1: the row is left to the whole CTA
 };
@@ -73,13 +72,6 @@ QN_DEVICE float *tile_of(const indexer_params &p)
     return reinterpret_cast<float *>(p.workspace + (u64)blockIdx.x * kGroupRows * row_bytes);
 }
 
-// Entries that this CTA scores at a time. One of two CTAs of an SM takes half as many, so that they do not all select at once.
-QN_DEVICE u32 chunk_of_cta(const indexer_params &p)
-{
-    const u32 whole = (u32)p.chunk, half = whole / 128 * 64;
-    return blockIdx.x >= gridDim.x / 2 && half >= K + 64 ? half : whole;
-}
-
 QN_DEVICE RowTask task_of(const indexer_params &p, u32 row, u32 length, u32 base)
 {
     float *tile = tile_of(p);
@@ -89,7 +81,7 @@ QN_DEVICE RowTask task_of(const indexer_params &p, u32 row, u32 length, u32 base
     t.list = lists + row * kListPlaces;
     t.kept = lists + kGroupRows * kListPlaces + row * ((K + 1) / 2 * 2);
     t.bins = row_bins() + row * (kRowBins / 2);
-    t.base = base, t.n = min(length - base, shared_pieces().run[kRunChunk]);
+    t.base = base, t.n = min(length - base, (u32)p.chunk);
     t.kept_count = base ? K : 0;
     t.need = min((u32)K, t.n + t.kept_count);
     t.last = base + t.n == length;
@@ -134,8 +126,8 @@ QN_DEVICE void do_run(const indexer_params &p, const Shared &s)
     row.length = 0;
     for (u32 i = 0; i < kParts; i++) row.length = max(row.length, s.group.most[i]);
 #pragma unroll 1
-    for (u32 base = 0;; base += s.run[kRunChunk]) {
-        const u32 count = min(row.length - base, s.run[kRunChunk]);
+    for (u32 base = 0;; base += (u32)p.chunk) {
+        const u32 count = min(row.length - base, (u32)p.chunk);
         score_entries(p, s.group, row, s.run[kRunFirst], base, count, tile_of(p));
         __syncthreads();
         select_rows(p, s, base);
@@ -161,7 +153,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
         const u32 first = (groups - 1 - turn) * kGroupRows, i = thread_index();
         if (i <= kGroupRows) s.group.odd[i] = p.keys_aligned ? 0u : 1u;
         if (i < kGroupRows) s.sequence[i] = ROW_SEQ && first + i < (u32)p.rows ? (u32)__ldg(p.row_seq + first + i) : 0u;
-        if (i == 0) s.run[kRunFirst] = first, s.run[kRunChunk] = chunk_of_cta(p);
+        if (i == 0) s.run[kRunFirst] = first;
         __syncthreads();
         prepare_group(p, s.group, first);
         if (thread_index() == 0) find_run(p, s, 0);

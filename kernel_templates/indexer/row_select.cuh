@@ -16,7 +16,6 @@
 
 constexpr u32 kRowBins = 2048;
 constexpr u32 kSamples = 512, kSamplesEach = kSamples / kWarp;
-constexpr u32 kRanked = 4;                     // candidates a lane whose loads are in flight together
 constexpr u32 kListPlaces = (K + 129) / 2 * 2; // candidates down to the end of the last winner's bin
 
 struct RowTask {
@@ -133,7 +132,7 @@ QN_DEVICE Range find_range(const RowTask &t)
 // f(score, entry or place) for each of them; places of what was kept are n, n + 1, …
 template <class Function> QN_DEVICE void for_each_score(const RowTask &t, const Function &f)
 {
-    constexpr u32 kVectors = 8, kStep = kVectors * 4 * kWarp;
+    constexpr u32 kVectors = 4, kStep = kVectors * 4 * kWarp;
     const float4 *vector = reinterpret_cast<const float4 *>(t.score);
     const u32 lane = lane_index(), whole = t.n / kStep * kStep;
 #pragma unroll 1
@@ -253,18 +252,13 @@ QN_NOINLINE bool select_row(const indexer_params &p, i64 first, u32 which, u32 l
     }
     __syncwarp();
 #pragma unroll 1
-    for (u32 first = 0; first < scan.end; first += kRanked * kWarp) {
-        u64 mine[kRanked];
-#pragma unroll
-        for (u32 k = 0; k < kRanked; k++) mine[k] = t.list[min(first + k * kWarp + lane, scan.end - 1)];
-#pragma unroll
-        for (u32 k = 0; k < kRanked; k++) { // a bin's word is now its end
-            const u32 bin = row_bin(range, score_of(candidate_key(mine[k]))), end = bin_word(t.bins, bin);
-            u32 rank = bin ? bin_word(t.bins, bin - 1) : 0;
+    for (u32 i = lane; i < scan.end; i += kWarp) { // a bin's word is now its end
+        const u64 mine = t.list[i];
+        const u32 bin = row_bin(range, score_of(candidate_key(mine))), end = bin_word(t.bins, bin);
+        u32 rank = bin ? bin_word(t.bins, bin - 1) : 0;
 #pragma unroll 4
-            for (u32 j = rank; j < end; j++) rank += t.list[j] > mine[k];
-            if (rank < t.need && first + k * kWarp + lane < scan.end) put_winner(p, row, t, rank, mine[k]);
-        }
+        for (u32 j = rank; j < end; j++) rank += t.list[j] > mine;
+        if (rank < t.need) put_winner(p, row, t, rank, mine);
     }
     __syncwarp();
     return true;

@@ -75,13 +75,13 @@ quern_status qn_attention_stream_check(const spec_t *s, const qn_config *c)
 
 // ---- choose
 
-// Blocks in order of preference, of about 8 KiB; of each, as much of the memory on its way as fits.
+// Blocks in order of preference, of about 8 KiB; above 256 columns tiles with shared blocks (plan "decode") are
+// faster; of each, as much of the memory on its way as fits.
 typedef struct block {
     int most_d; // and dv; 0: ends the list
     int keys, warps;
 } block;
-static const block blocks[] = {{64, 64, 4},  {128, 32, 4}, {256, 16, 4}, {256, 32, 4},
-                               {576, 16, 2}, {576, 16, 1}, {576, 32, 2}, {0, 0, 0}};
+static const block blocks[] = {{64, 64, 4}, {128, 32, 4}, {256, 16, 4}, {256, 32, 4}, {0, 0, 0}};
 static const struct {
     int slots, ctas;
 } occupancy[] = {{3, 2}, {2, 2}, {4, 1}, {3, 1}, {2, 1}};

@@ -34,7 +34,7 @@ static int64_t parts_of(const spec_t *s) // products for all rows
 
 static int64_t shared_bytes(const spec_t *s)
 {
-    int64_t sorted = 32, group = ROWS * columns_of(s) * (s->C + 4) + 4 * (4 * ROWS + 5 + parts_of(s));
+    int64_t sorted = 32, group = ROWS * columns_of(s) * (s->C + 4) + 4 * (4 * ROWS + 4 + parts_of(s));
     while (sorted < s->k) sorted *= 2;
     int64_t by_warps = ROWS * ROW_BINS * 2, by_all = 8 * (sorted + MOST_IN_BIN) + 4 * (2048 + THREADS / 32 + WORDS);
     return (group + 15) / 16 * 16 + (by_warps > by_all ? by_warps : by_all);

@@ -31,8 +31,8 @@ static void rows_and_targets_choose_the_plan(void **state)
     } choices[] = {
         {"attention d=64", "sm_90a", QN_ATTENTION_DECODE_8, QN_ATTENTION_STREAM},
         {"attention d=128", "sm_80", QN_ATTENTION_DECODE_16, QN_ATTENTION_STREAM},
-        {"attention d=512", "sm_86", QN_ATTENTION_DECODE_8, QN_ATTENTION_STREAM},
-        {"attention d=576 dv=512 kv_alias=1", "sm_100a", QN_ATTENTION_DECODE_8, QN_ATTENTION_STREAM},
+        {"attention d=256", "sm_86", QN_ATTENTION_DECODE_8, QN_ATTENTION_STREAM},
+        {"attention d=512", "sm_90a", QN_ATTENTION_DECODE_8, QN_ATTENTION_DECODE},
         {"attention d=512", "sm_90a", QN_ATTENTION_DECODE_16,
          QN_ATTENTION_DECODE}, // sums of 16 rows: too many registers
         {"attention d=64", "sm_90a", QN_ATTENTION_DECODE_64, QN_ATTENTION_HEADS},
@@ -138,11 +138,11 @@ static void no_kernel_spills(void **state)
     compile_jobs jobs = {0};
     size_t count = 0;
     for (size_t f = 0; f < QN_COUNT(features); f++) {
-        for (size_t d = 0; d < QN_COUNT(dims); d++, count += 3) {
-            add_kernels(&jobs, dims[d], features[f], QN_ATTENTION_DECODE_8, QN_ATTENTION_STREAM);
+        for (size_t d = 0; d < QN_COUNT(dims); d++, count += 2) {
             add_kernels(&jobs, dims[d], features[f], QN_ATTENTION_DECODE_64, QN_ATTENTION_HEADS);
             if (d >= 5) continue;
-            add_kernels(&jobs, dims[d], features[f], QN_ATTENTION_DECODE_16, QN_ATTENTION_STREAM), count++;
+            add_kernels(&jobs, dims[d], features[f], QN_ATTENTION_DECODE_8, QN_ATTENTION_STREAM), count += 2;
+            add_kernels(&jobs, dims[d], features[f], QN_ATTENTION_DECODE_16, QN_ATTENTION_STREAM), count += 2;
         }
         add_kernels(&jobs, "d=576 dv=512 kv_alias=1", features[f], QN_ATTENTION_DECODE_64, QN_ATTENTION_HEADS);
         count += 2;
