@@ -177,7 +177,7 @@ QN_DEVICE void max_of_block(const float (&x)[KEYS / 8][4], float (&most)[2])
 }
 
 // With all of these there are no registers for the bounds between which blocks need no mask.
-constexpr bool kMasksAll = SOFTCAP && WINDOW_LEFT && (kVarlen || LENGTHS) && COLUMNS == 2;
+constexpr bool kMasksAll = SOFTCAP && (kVarlen || LENGTHS) && COLUMNS == 2;
 
 // Scores of the block at `key` become probabilities; factor: for sums so far.
 QN_DEVICE void soften(const attention_params &p, const Seen &seen, i32 key, float (&scores)[KEYS / 2], Running &r,

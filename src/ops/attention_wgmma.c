@@ -52,7 +52,8 @@ int qn_attention_wgmma_registers(const spec_t *s, const qn_config *c)
     int registers = columns / 2 + keys / 2 + keys / 4 + 28;
     if (right || s->lse) registers += 8;
     if (s->softcap != 0 || s->window_left >= 0 || ends) registers += 12;
-    if (s->layout == QUERN_LAYOUT_PAGED && s->window_left >= 0 && columns < s->dv) registers += 20;
+    bool all = s->layout == QUERN_LAYOUT_PAGED || (ends && s->softcap != 0);
+    if (all && s->window_left >= 0 && columns < s->dv) registers += 20;
     return registers;
 }
 
