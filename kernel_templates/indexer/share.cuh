@@ -117,6 +117,7 @@ template <u32 kEach> QN_NOINLINE void store_record(const indexer_params &p, i64 
     u64 *record = record_of(p, row, share);
     u64 item[kEach];
     u32 place[kEach], least = 0xFFFFFFFFu;
+    __syncthreads(); // n is everyone's by now
     clear_bins(s);
     if (thread_index() == 0) s.word[kMost] = s.word[kCount] = s.word[kLeast] = 0;
     __syncthreads();
