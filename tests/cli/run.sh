@@ -18,7 +18,7 @@ name=$2
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/quern-cli-XXXXXX") || exit 2
 trap 'chmod -R u+w "$scratch" 2>/dev/null; rm -rf "$scratch"' EXIT INT TERM
 
-mkdir "$scratch/bin" "$scratch/home" "$scratch/work" && ln -s "$quern" "$scratch/bin/quern" || exit 2
+mkdir "$scratch/bin" "$scratch/home" "$scratch/here" && ln -s "$quern" "$scratch/bin/quern" || exit 2
 for variable in $(env | sed -n 's/^\(QUERN_[A-Z_]*\)=.*/\1/p'); do
     case $variable in QUERN_NVRTC) ;; *) unset "$variable" ;; esac
 done
@@ -27,7 +27,7 @@ unset XDG_CACHE_HOME
 export LC_ALL=C HOME="$scratch/home" PATH="$scratch/bin:$PATH" CUDA_VISIBLE_DEVICES="" \
     QUERN_CACHE_DIR="$scratch/cache" QUERN_CLI="$here" TMPDIR="$scratch"
 
-(cd "$scratch/work" && . "$here/lib.sh" && . "$here/$name.sh") >"$scratch/transcript" 2>&1
+(cd "$scratch/here" && . "$here/lib.sh" && . "$here/$name.sh") >"$scratch/transcript" 2>&1
 sed "s|$scratch|SCRATCH|g" "$scratch/transcript" >"$scratch/seen"
 
 if [ "$update" = yes ]; then cp "$scratch/seen" "$here/$name.expected"; exit 0; fi
