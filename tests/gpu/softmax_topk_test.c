@@ -92,7 +92,7 @@ static void compile_ahead(unsigned tag)
     compile_jobs jobs = {0};
     const char *last = "";
     for (size_t i = 0; i < count; i++) {
-        if (!hostile_wanted(&cases[i], tag) || strcmp(cases[i].text, last) == 0) continue;
+        if (!hostile_wanted(&cases[i], tag) || !family_is_in_shard(i) || strcmp(cases[i].text, last) == 0) continue;
         last = cases[i].text;
         if (compile_jobs_add_spec(&jobs, g.q, g.arch, &cases[i].spec.base) != QUERN_OK)
             fail_msg("'%s': %s", cases[i].text, quern_message());
@@ -114,7 +114,7 @@ static void every_hostile_case_equals_the_reference_three_times_over(void **stat
     const hostile_case *cases = hostile_cases(&count);
     compile_ahead(wanted_tag());
     for (size_t i = 0; i < count; i++) {
-        if (!hostile_wanted(&cases[i], wanted_tag())) continue;
+        if (!hostile_wanted(&cases[i], wanted_tag()) || !family_is_in_shard(i)) continue;
         quern_op *op = prepare(&cases[i].spec.base);
         run_case(&cases[i], op, NULL, &report);
         quern_op_release(op);
@@ -141,6 +141,15 @@ static void collect(const quern_spec *spec, qn_configs *list)
         if (first) must_be_ok(qn_space_neighbours(&space, &seed, list));
     }
     must_be_ok(qn_space_draws(&space, DRAW_SEED, gpu_is_quick() ? QUICK_DRAWS : DRAWS, list));
+}
+
+// $QUERN_TEST_SHARD: every n-th configuration.
+static void keep_shard(qn_configs *list)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < list->count; i++)
+        if (family_is_in_shard(i)) list->item[kept++] = list->item[i];
+    list->count = kept;
 }
 
 static void compile_configs(const quern_spec *spec, const char *text, const qn_configs *list)
@@ -182,6 +191,7 @@ static void force_on(const quern_softmax_topk_spec *spec, const char *text, fami
     size_t count;
     const hostile_case *cases = hostile_cases(&count);
     collect(&spec->base, &list);
+    keep_shard(&list);
     compile_configs(&spec->base, text, &list);
     for (size_t i = 0; i < list.count; i++) {
         quern_op *op = NULL;
@@ -398,7 +408,7 @@ static void large_tensors_equal_the_reference_in_sampled_rows(void **state)
     const hostile_case *cases = hostile_cases(&count);
     compile_ahead(HOSTILE_LARGE);
     for (size_t i = 0; i < count; i++) {
-        if (!hostile_wanted(&cases[i], HOSTILE_LARGE)) continue;
+        if (!hostile_wanted(&cases[i], HOSTILE_LARGE) || !family_is_in_shard(i)) continue;
         if (!run_large(&cases[i], &report))
             print_message("left out: %s: the device has too little memory\n", cases[i].name);
         else
