@@ -6,7 +6,7 @@
 //       access that is not ordered after those that conflict with it is a race.
 //   (3) Bytes of a copy belong to whoever waited for it: on its mbarrier (by clock), or on its group (as if that lane
 //       wrote them then).
-// Known limits: two readers are kept, not all; device memory has bounds only.
+// Known limit: two readers are kept, not all.
 #include "machine.h"
 
 #include <cstdio>
@@ -109,9 +109,9 @@ static void check_state(const Attempt &a, u8 f)
 
 static bool landed_seen(const Attempt &a, Event writer)
 {
-    const Clock &clock = a.lane->warp->clock;
+    const Seen &seen = a.lane->warp->clock.here;
     u32 index = (u32)(writer >> 32);
-    return index < clock.size() && clock[index] >= (u32)writer;
+    return index < seen.size() && seen[index] >= (u32)writer;
 }
 
 static void check_byte(const Attempt &a, size_t at)

@@ -30,7 +30,8 @@ struct Async : std::enable_shared_from_this<Async> {
     Cta *cta;
     Step step = BUILDING;
     int delay = 0;
-    std::vector<Range> sources, targets;
+    std::vector<Range> sources, targets; // in shared memory
+    std::vector<Range> stored;           // targets in device memory
     std::vector<Registers> registers;
     std::vector<Signal> signals;
     std::vector<Lane *> waiting;
@@ -84,7 +85,7 @@ static void check_range(const void *p, size_t bytes, Place at)
 void async_source(Async *op, const void *p, size_t bytes, bool proxy)
 {
     if (!is_shared(p)) {
-        check_global(p, bytes, READ, op->at);
+        touch(p, bytes, READ, op->at);
         return;
     }
     check_range(p, bytes, op->at);
@@ -95,7 +96,9 @@ void async_source(Async *op, const void *p, size_t bytes, bool proxy)
 void async_target(Async *op, void *p, size_t bytes, bool proxy)
 {
     if (!is_shared(p)) {
-        check_global(p, bytes, WRITE, op->at);
+        touch(p, bytes, WRITE, op->at);
+        if (checking && is_device(p)) global_target(device_buffer(), p, bytes);
+        op->stored.push_back({static_cast<char *>(p), bytes, proxy});
         return;
     }
     check_range(p, bytes, op->at);
@@ -283,6 +286,7 @@ static void claim(Lane *a, const Group &group)
             if (r.thread == a->me.thread) show(r.p, r.bytes);
         for (const Range &r : op->targets)
             if (op->signals.empty()) access_claimed(r.p, r.bytes);
+        for (const Range &r : op->stored) global_claimed(r.p, r.bytes);
     }
 }
 

@@ -48,11 +48,17 @@ static void protect(const Buffer &b, int protection)
 
 void device_begin()
 {
-    for (const Buffer &b : mapped) protect(b, PROT_NONE);
+    for (const Buffer &b : mapped) {
+        protect(b, PROT_NONE);
+        marks_forget(b.marks);
+    }
     mapped = launch.buffers;
     std::sort(mapped.begin(), mapped.end(), [](const Buffer &a, const Buffer &b) { return a.begin < b.begin; });
     last = 0;
-    for (const Buffer &b : mapped) protect(b, b.input ? PROT_READ : PROT_READ | PROT_WRITE);
+    for (Buffer &b : mapped) {
+        protect(b, b.input ? PROT_READ : PROT_READ | PROT_WRITE);
+        b.marks = checking && !b.input ? marks_make(b.begin, b.end) : nullptr;
+    }
 }
 
 static bool inside(const Buffer &b, const char *p, size_t bytes)
@@ -80,6 +86,11 @@ const char *device_check(const void *q, size_t bytes, Access access, std::string
     text = "'" + nearest->name + "' has " + std::to_string(nearest->end - nearest->begin) + " bytes, this is byte " +
            std::to_string(p - nearest->begin);
     return "outside every buffer of device memory";
+}
+
+const Buffer &device_buffer()
+{
+    return mapped[last];
 }
 
 void check_global(const void *p, size_t bytes, Access access, Place at)

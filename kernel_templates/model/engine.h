@@ -143,7 +143,8 @@ template <class T> T load(const T *from, Place at)
     load(&value, from, sizeof value, at);
     return value;
 }
-void check_global(const void *p, size_t bytes, Access access, Place at); // device memory: bounds and inputs
+void check_global(const void *p, size_t bytes, Access access, Place at); // device memory: bounds and inputs alone
+void load_constant(const void *p, size_t bytes, Place at); // about to be read as what no thread of the launch stores
 // Without any check, also of hidden bytes.
 void raw_copy(void *to, const void *from, size_t bytes);
 void raw_fill(void *to, int byte, size_t bytes);
@@ -155,11 +156,16 @@ void show(void *p, size_t bytes);
 
 // ---- atomics, flags, fences
 
+// Memory that a thread's accesses are ordered for: threads of its CTA, of its cluster, of the device.
+enum Scope { SCOPE_CTA, SCOPE_CLUSTER, SCOPE_DEVICE, SCOPES };
 enum AtomicType { TYPE_U32, TYPE_S32, TYPE_U64, TYPE_S64, TYPE_F32, TYPE_U16 };
 enum Order { RELAXED = 0, ACQUIRE = 1, RELEASE = 2, ACQ_REL = 3 };
 // One atomic operation; value and result are bit patterns. Other lanes may run before it, none in the middle.
 u64 atomic(AtomicOp op, AtomicType type, void *p, u64 value, u64 compare, Order order, Place at);
-void thread_fence(Place at);      // membar, fence.acq_rel: also makes relaxed atomics around it release and acquire
+void relaxed_load(void *to, const void *from, size_t bytes, Place at);  // ld.relaxed.gpu of 4, 8 or 16 bytes; polls
+void relaxed_store(void *to, const void *from, size_t bytes, Place at); // st.relaxed.gpu
+// membar, fence.acq_rel: makes relaxed loads before it acquire and relaxed stores after it release, for that scope.
+void thread_fence(Scope scope, Place at);
 void fence_proxy_async(Place at); // generic accesses of this lane before it are seen by asynchronous readers after it
 void spin(Place at);              // the step of a loop that polls: lets everyone else run
 

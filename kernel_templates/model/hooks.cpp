@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions that -fsanitize=thread has the compiler call before each load and store of the kernel's text: this file
-// stands in for that library. Only kernels of the access build call it. Shared memory goes to access.cpp, device memory to device.cpp;
-// of the rest (stacks, constants) only hidden bytes matter.
+// stands in for that library. Only kernels of the access build call it. Shared memory goes to access.cpp, device memory to
+// device.cpp and global.cpp; of the rest (stacks, constants) only hidden bytes matter.
 //   (1) clang's older versions copy structures by plain memcpy: kernels are linked with --wrap for these names.
 #include "machine.h"
 
@@ -20,6 +20,8 @@ static inline void hook(const void *p, size_t bytes, Access access, void *pc)
         std::string text;
         const char *wrong = device_check(p, bytes, access, text);
         if (wrong) fail_pc(pc, kind, "%s: %s of %zu bytes; %s", wrong, kind, bytes, text.c_str());
+        const Buffer &b = device_buffer();
+        if (b.marks) global_checked(b, p, bytes, access, {nullptr, 0, nullptr}, pc);
         return;
     }
     Place by;

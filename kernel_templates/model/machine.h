@@ -6,7 +6,8 @@
 //   report.cpp     fail(): the text, positions of all warps, leaving the case
 //   warp.cpp       warp and warpgroup operations         barrier.cpp  CTA and cluster barriers
 //   shared.cpp     pieces and addresses of shared memory  device.cpp   buffers of device memory
-//   access.cpp     the checks of an access: written, in flight, raced (the access build); hooks.cpp calls them
+//   access.cpp     the checks of an access to shared memory: written, in flight, raced (the access build)
+//   global.cpp     those of an access to device memory: raced      hooks.cpp    what the access build's text calls
 //   clock.cpp      who has seen what: vector clocks        atomic.cpp   atomics, flags, fences
 //   mbarrier.cpp   mbarriers                               async.cpp    operations that land late
 //   chance.cpp     everything drawn from the seed          runner.cpp   the program around it all
@@ -23,9 +24,18 @@
 
 namespace qm {
 
-// ---- clocks: what a warp has seen of each other warp, and of each mbarrier of the cluster (indices after the warps)
+// ---- clocks: who has seen what
 
-typedef std::vector<u32> Clock;
+typedef std::vector<u32> Seen; // releases of each warp of a cluster, then phases of each of its mbarriers
+typedef std::unordered_map<u32, std::shared_ptr<const Seen>> Elsewhere; // by the cluster's number in the grid
+struct Clock {
+    Seen here;                                  // of the own cluster
+    std::shared_ptr<const Elsewhere> elsewhere; // of others; null: nothing. Shared, so never changed in place
+    bool empty() const { return here.empty() && !elsewhere; }
+    void clear() { here.clear(), elsewhere.reset(); }
+};
+// By the address of a word: what stores and atomics have left there, for who reads it.
+typedef std::unordered_map<const void *, Clock> Released;
 
 // One access or one other thing that a lane did, small enough to be kept for every byte: the lane (of the cluster), its
 // warp's count of synchronisations then (which orders lanes of one warp), the warp's count of releases then (which
@@ -41,6 +51,12 @@ struct AsyncGroups;
 
 enum LaneState { READY, BLOCKED, DONE };
 
+// Of a lane, by scope: what its later stores publish, since its last fence of that scope or a wider one; what its
+// relaxed loads have found, for a later fence. Of the device, where no cluster is the own one, all is `elsewhere`.
+struct Fences {
+    Clock fenced[SCOPES], found[SCOPES];
+};
+
 struct Lane {
     Self me; // first: `self` points here
     Fibre fibre;
@@ -54,7 +70,7 @@ struct Lane {
     u64 cluster_phase = 0;        // of that arrival
     u64 cluster_waited = 0;       // barriers of the cluster up to the last one it waited for
     u32 proxy_fence = 0;          // its warp's synchronisation count at its last fence.proxy.async; 0 none
-    Clock fenced, seen;           // as of its last thread fence; of its relaxed atomic reads, for a later fence
+    std::unique_ptr<Fences> fences; // null: none yet
     std::shared_ptr<AsyncGroups> groups;
 };
 
@@ -109,6 +125,7 @@ struct Cta {
     WarpOp *group[8] = {}; // the operation that each warpgroup gathers
     u32 group_come[8] = {};
     unsigned group_registers[8] = {};
+    Released released; // to the CTA
     std::vector<std::unique_ptr<CtaState>> states;
 };
 
@@ -128,6 +145,7 @@ struct Cluster { // a slot: clusters of the grid follow each other in it
     std::vector<Warp> warps;
     std::vector<Lane> lanes;
     unsigned slot = 0;
+    u32 number = 0;    // in the grid
     unsigned live = 0; // threads
     unsigned arrived = 0;
     u64 phase = 0;
@@ -135,15 +153,17 @@ struct Cluster { // a slot: clusters of the grid follow each other in it
     Clock gathering, done;
     std::unordered_map<void *, Mbarrier> mbarriers;
     u32 mbarriers_made = 0;
-    std::unordered_map<void *, Clock> released; // by release stores and atomics, for acquires of the same address
+    Released released; // to the cluster
     unsigned warp_count() const { return (unsigned)warps.size(); }
 };
 
 // What the host asks for (runner.cpp reads it).
+struct Marks; // of the access build (global.cpp)
 struct Buffer {
     std::string name;
     char *begin, *end;
     bool input;
+    Marks *marks; // null: an input, which nobody stores to, or no access build
 };
 struct Launch {
     void (*entry)(const void *parameters) = nullptr;
@@ -175,6 +195,7 @@ void wait_at(Place at);           // this lane blocks until wake()
 void wake(Lane *lane);
 void give_way();   // this lane stays ready, others go first
 void leave_case(); // this lane goes to the main stack and is never come back to
+size_t stack_of(const void *p); // 1 and more: the number of the stack that these bytes are on; 0: on none
 extern Fibre main_fibre;
 
 // ---- report.cpp
@@ -198,11 +219,13 @@ bool shuffled_one_in(u32 count);
 void release_into(Warp *warp, Clock &clock);
 void acquire_from(Warp *warp, const Clock &clock);
 void join(Clock &into, const Clock &from);
+Clock as_elsewhere(const Clock &clock, u32 cluster); // the clock of a warp of this cluster, as others see it
 Event event_now(const Lane *lane, bool atomic);
 unsigned event_lane(Event e);
 u32 event_synchronised(Event e);
 bool event_ordered(Event e, Event mine,
                    const Lane *lane); // did e happen before the lane's `mine`, or do both atomically?
+bool event_ordered_across(Event e, u32 cluster, Event mine, const Lane *lane); // e: of any cluster of the grid
 
 // ---- shared.cpp
 enum { ARENA_BYTES = 512 << 10, MAX_CLUSTER = 16 };
@@ -222,7 +245,18 @@ bool hidden_check(const void *p, size_t bytes, Place *by); // false: hidden, by 
 void device_window(char *begin, size_t bytes);
 void device_begin();
 const char *device_check(const void *p, size_t bytes, Access access, std::string &text); // null, or what is wrong
+const Buffer &device_buffer(); // that of the last check that found nothing wrong
 bool is_device(const void *p);
+
+// ---- global.cpp
+Marks *marks_make(const char *begin, const char *end);
+void marks_forget(Marks *marks);
+void global_checked(const Buffer &b, const void *p, size_t bytes, Access access, Place at, void *pc);
+void global_target(const Buffer &b, const void *p, size_t bytes); // of a store in flight, from now on
+void global_claimed(const void *p, size_t bytes);                 // this lane waited for it
+
+// ---- atomic.cpp
+void atomic_reset();
 
 // ---- access.cpp
 void access_begin(Cluster *cluster);

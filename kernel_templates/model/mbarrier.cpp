@@ -93,8 +93,8 @@ static void complete_if_due(Mbarrier &m)
     m.pending = m.expected;
     if (checking) {
         join(m.done, m.gathering);
-        if (m.done.size() <= m.index) m.done.resize(m.index + 1);
-        m.done[m.index] = (u32)m.phase;
+        if (m.done.here.size() <= m.index) m.done.here.resize(m.index + 1);
+        m.done.here[m.index] = (u32)m.phase;
     }
     for (Lane *l : m.waiting) wake(l);
     m.waiting.clear();

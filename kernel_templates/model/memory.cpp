@@ -18,22 +18,33 @@ struct Hidden {
     const char *begin, *end;
     Place at;
 };
-static std::vector<Hidden> hidden;
+static std::vector<std::vector<Hidden>> hidden; // by the stack that the bytes are on; 0: on none
+
+static std::vector<Hidden> &hidden_near(const void *p)
+{
+    size_t stack = stack_of(p);
+    if (stack >= hidden.size()) hidden.resize(stack + 1);
+    return hidden[stack];
+}
 
 void hide(void *p, size_t bytes, Place at)
 {
     if (__asan_poison_memory_region) __asan_poison_memory_region(p, bytes);
     if (__msan_poison) __msan_poison(p, bytes);
-    if (checking && !is_shared(p)) hidden.push_back({static_cast<char *>(p), static_cast<char *>(p) + bytes, at});
+    if (checking && !is_shared(p))
+        hidden_near(p).push_back({static_cast<char *>(p), static_cast<char *>(p) + bytes, at});
 }
 
+// Of what is hidden in the access build: bytes of one stack, or of none.
 void show(void *p, size_t bytes)
 {
     if (__asan_unpoison_memory_region) __asan_unpoison_memory_region(p, bytes);
-    for (size_t i = 0; i < hidden.size();) {
-        if (hidden[i].begin >= (char *)p && hidden[i].end <= (char *)p + bytes) {
-            hidden[i] = hidden.back();
-            hidden.pop_back();
+    if (!checking || is_shared(p)) return;
+    std::vector<Hidden> &list = hidden_near(p);
+    for (size_t i = 0; i < list.size();) {
+        if (list[i].begin >= (char *)p && list[i].end <= (char *)p + bytes) {
+            list[i] = list.back();
+            list.pop_back();
         } else {
             i++;
         }
@@ -42,13 +53,15 @@ void show(void *p, size_t bytes)
 
 void hidden_reset()
 {
-    hidden.clear();
+    for (std::vector<Hidden> &list : hidden) list.clear();
 }
 
 bool hidden_check(const void *p, size_t bytes, Place *by)
 {
     const char *q = static_cast<const char *>(p);
-    for (const Hidden &h : hidden)
+    size_t stack = stack_of(p);
+    if (stack >= hidden.size()) return true;
+    for (const Hidden &h : hidden[stack])
         if (q < h.end && q + bytes > h.begin) {
             *by = h.at;
             return false;
@@ -95,6 +108,7 @@ void touch(const void *p, size_t bytes, Access access, Place at)
     current()->at = at;
     if (!is_shared(p)) {
         check_global(p, bytes, access, at);
+        if (checking && is_device(p)) global_checked(device_buffer(), p, bytes, access, at, nullptr);
         return;
     }
     const char *wrong = shared_check(p, bytes);

@@ -17,10 +17,14 @@ Counts counts;
 Fibre main_fibre;
 
 enum { PAGE = 4096, MAX_SLOTS = 80, MAX_RESIDENT_LANES = 16384 };
+static unsigned stack_bits()
+{
+    return build == BUILD_PLAIN ? 16 : 18; // sanitizers add red zones
+}
 static size_t stack_size()
 {
-    return build == BUILD_PLAIN ? 64 << 10 : 256 << 10;
-} // sanitizers add red zones
+    return (size_t)1 << stack_bits();
+}
 
 static std::vector<Cluster> slots;
 static std::vector<u32> order; // clusters of the grid, next last
@@ -151,6 +155,13 @@ static void make_stacks(size_t count)
     stacks_dirty = false;
 }
 
+size_t stack_of(const void *p)
+{
+    size_t offset = (size_t)(static_cast<const char *>(p) - stacks);
+    size_t stack = offset >> stack_bits();
+    return stack < stack_count ? 1 + stack : 0;
+}
+
 static void make_lane(Cluster *c, Lane *a, unsigned index, unsigned padded)
 {
     unsigned thread = index % padded;
@@ -182,7 +193,7 @@ static void make_cluster(Cluster *c, u32 number)
     unsigned per_row = launch.grid.x / launch.cluster, padded = (launch.threads + 31) / 32 * 32;
     unsigned slot = c->slot;
     *c = Cluster();
-    c->slot = slot;
+    c->slot = slot, c->number = number;
     c->ctas.resize(launch.cluster);
     c->warps.resize(padded / 32 * launch.cluster);
     c->lanes.resize((size_t)padded * launch.cluster);
@@ -196,7 +207,7 @@ static void make_cluster(Cluster *c, u32 number)
     for (unsigned w = 0; w < c->warps.size(); w++) {
         Warp &warp = c->warps[w];
         warp.index = w, warp.cta = &c->ctas[w / (padded / 32)], warp.lane = &c->lanes[(size_t)w * 32];
-        if (checking) warp.clock.assign(c->warps.size(), 0);
+        if (checking) warp.clock.here.assign(c->warps.size(), 0);
     }
     for (unsigned i = 0; i < c->lanes.size(); i++) make_lane(c, &c->lanes[i], i, padded);
     shared_begin(c);
@@ -215,6 +226,7 @@ static void begin()
     chance_seed(launch.seed);
     device_begin();
     async_reset();
+    atomic_reset();
     order.resize(total);
     for (u32 i = 0; i < total; i++) order[i] = total - 1 - i;
     if (launch.shuffle)

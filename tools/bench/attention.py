@@ -106,7 +106,8 @@ def time_peer(peer: Peer, case: Case) -> dict[str, Any]:
     def call(index: int) -> torch.Tensor:
         return peer(*case.copies[index % len(case.copies)])
 
-    return {**timing.measure(call, case.request["launches"], case.request["repeats"]), "error": error}
+    times = timing.measure(call, case.request["launches"], len(case.copies), case.request["repeats"])
+    return {**times, "error": error}
 
 
 def answer(request: dict[str, Any], inputs: Any, arrays: Any, names: set[str]) -> dict[str, Any]:

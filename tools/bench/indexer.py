@@ -143,7 +143,7 @@ def time_peer(peer: Peer, case: Case) -> dict[str, Any]:
     def call(index: int) -> torch.Tensor:
         return peer(case.keys[index % len(case.keys)])
 
-    times = timing.measure(call, case.request["launches"], case.request["repeats"])
+    times = timing.measure(call, case.request["launches"], len(case.keys), case.request["repeats"])
     return {**times, "recall": float(f"{recall:.4g}")}
 
 

@@ -13,16 +13,17 @@ What is the same for both sides: the GPU and the run; the inputs bit for bit (th
 copies, in their layout); the rotation over the copies, more than twice the L2 in all; the launches in a graph; two
 replays to warm up, then the measured ones, between two events; median, tenth and ninetieth percentile of the replays,
 over the launches; the outputs that are asked for. What is not: peers allocate their outputs and intermediates
-themselves, inside the graph, which costs no time in a replay; and one whose replays take long is replayed less often
-(`repeats` in its result, at least 5). A peer that orders equal values in another way, or at random, is not held
-against it: `same_order` says in which part of the rows its indices were Quern's in Quern's order.
+themselves, inside the graph, which costs no time in a replay; and one that takes long has fewer launches in its graph
+(`launches`, always whole rotations) and fewer replays (`repeats`, at least 5). A peer that orders equal values in
+another way, or at random, is not held against it: `same_order` says in which part of the rows its indices were Quern's
+in Quern's order.
 
 Messages are JSON, one a line. First this process says {"python", "torch", "cuda", "peers": {name: {"version",
 "what"}}, "missing": {library: why}}, or {"error"}. A request is {"op", "inputs": {"number", "dtype", "rows", "V",
 "copies", "pitch_bytes"}, "K", …, "launches", "repeats", "arrays": {name: {"dtype", "offset", "row"}}}: inputs and
 arrays (optional inputs, Quern's outputs) lie in two pieces of shared memory. The answer is {"peers": {name:
-{"us_median", "us_p10", "us_p90", "repeats", "same_order"} or {"error"}}}, or {"error"} when Quern's own result is
-wrong.
+{"us_median", "us_p10", "us_p90", "launches", "repeats", "same_order"} or {"error"}}}, or {"error"} when Quern's own
+result is wrong.
 """
 
 from __future__ import annotations

@@ -301,7 +301,7 @@ def time_peer(peer: Peer, case: Case, request: dict[str, Any]) -> dict[str, Any]
     try:
         same_order = compare(case, peer(case.copies[0]))
         call = lambda launch: peer(case.copies[launch % len(case.copies)])
-        times = timing.measure(call, request["launches"], request["repeats"])
+        times = timing.measure(call, request["launches"], len(case.copies), request["repeats"])
         return {**times, "same_order": round(same_order, 4)}
     except Mismatch as error:
         return {"error": f"its results are not Quern's: {error}"}
