@@ -20,8 +20,7 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/quern.pc DESTINATION ${CMAKE_INSTALL_L
 if(QUERN_BUILD_TOOLS)
   install(TARGETS quern_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/kernel_templates DESTINATION ${CMAKE_INSTALL_DATADIR}/quern)
-  install(FILES ${CMAKE_CURRENT_SOURCE_DIR}/tools/bench/peers.py ${CMAKE_CURRENT_SOURCE_DIR}/tools/bench/timing.py
-    ${CMAKE_CURRENT_SOURCE_DIR}/tools/bench/softmax_topk.py ${CMAKE_CURRENT_SOURCE_DIR}/tools/bench/attention.py
-    ${CMAKE_CURRENT_SOURCE_DIR}/tools/bench/routing.py ${CMAKE_CURRENT_SOURCE_DIR}/tools/bench/gate.py
-    ${CMAKE_CURRENT_SOURCE_DIR}/tools/bench/router.py DESTINATION ${CMAKE_INSTALL_DATADIR}/quern/bench)
+  # bench --vs: the peers. tables.py is for this tree's documents.
+  install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/tools/bench/ DESTINATION ${CMAKE_INSTALL_DATADIR}/quern/bench
+    FILES_MATCHING PATTERN "*.py" PATTERN tables.py EXCLUDE PATTERN __pycache__ EXCLUDE)
 endif()

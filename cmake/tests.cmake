@@ -78,11 +78,19 @@ if(QUERN_TOP AND NOT QUERN_SANITIZE)
   set_tests_properties(embed/package PROPERTIES LABELS embed TIMEOUT 600 COST 90)
 endif()
 
-# A tool's NVTX library, which runtime_observe_test loads.
-add_library(quern_nvtx_tool MODULE ${CMAKE_CURRENT_SOURCE_DIR}/tests/support/tools/nvtx_tool.c)
-set_target_properties(quern_nvtx_tool PROPERTIES PREFIX "" C_STANDARD 11 C_VISIBILITY_PRESET hidden
-  LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-add_dependencies(unit_runtime_observe_test quern_nvtx_tool)
+# A tool's NVTX library, which runtime_nvtx_test loads: made by NVTX's own header, of a CUDA toolkit or of its wheel.
+find_path(QUERN_NVTX_INCLUDE NAMES nvtx3/nvToolsExt.h HINTS ${QUERN_CUDA_INCLUDE} ${CMAKE_BINARY_DIR}/deps/include
+  DOC "Folder of nvtx3/nvToolsExt.h, for one test")
+if(QUERN_NVTX_INCLUDE)
+  add_library(quern_nvtx_tool MODULE ${CMAKE_CURRENT_SOURCE_DIR}/tests/support/tools/nvtx_tool.c)
+  set_target_properties(quern_nvtx_tool PROPERTIES PREFIX "" C_STANDARD 11 C_VISIBILITY_PRESET hidden
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  target_include_directories(quern_nvtx_tool SYSTEM PRIVATE ${QUERN_NVTX_INCLUDE})
+  target_include_directories(unit_runtime_nvtx_test SYSTEM PRIVATE ${QUERN_NVTX_INCLUDE})
+  target_compile_definitions(unit_runtime_nvtx_test PRIVATE QUERN_HAS_NVTX)
+  add_dependencies(unit_runtime_nvtx_test quern_nvtx_tool)
+endif()
+set_tests_properties(unit/runtime_nvtx_test PROPERTIES SKIP_REGULAR_EXPRESSION "skipped: no nvtx3")
 
 # The fake driver as a libcuda.so.1, on which tests/embed runs the examples where there is no GPU.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$" AND NOT QUERN_SANITIZE)

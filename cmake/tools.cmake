@@ -10,7 +10,7 @@ endif()
 file(GLOB QUERN_TOOL_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tools/quern/*.c)
 # tune checks its candidates with the tests' lists of hostile inputs and their judges: one list a family for all.
 file(GLOB QUERN_CHECK_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tests/support/hostile*.c
-  ${CMAKE_CURRENT_SOURCE_DIR}/tests/support/check*.c)
+  ${CMAKE_CURRENT_SOURCE_DIR}/tests/support/check*.c ${CMAKE_CURRENT_SOURCE_DIR}/tests/support/again.c)
 add_library(quern_check STATIC ${QUERN_CHECK_SOURCES})
 set_target_properties(quern_check PROPERTIES C_STANDARD 11)
 target_include_directories(quern_check PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR}/tools)

@@ -234,41 +234,19 @@ QN_DEVICE void run_batch(const indexer_params &p, const Shared &s, const Share &
     }
 }
 
-// All of a share. Returns the candidates that lie in shared memory: all of it, or its first `wanted` or more.
-// Begins and ends in a barrier.
-QN_DEVICE u32 run_share(const indexer_params &p, const Shared &s, const Share &share, u32 wanted, bool prepare,
-                        Scan &scan)
+struct Early {};
+QN_DEVICE Early load_early(const indexer_params &, const Row &)
 {
-    Flow flow = {};
-    u32 n = 0, begin = 0;
-    scan.last = 0;
-    scan.extremes = Extremes{0u, 0xFFFFFFFFu};
-    for (;;) {
-        const u32 end = min(share.units, begin + (kCapacity - n) / kUnitResults);
-        begin_flow(p, share, begin, end, flow);
-        if (prepare) {
-            prepare_query(p, share.row, s.query);
-            prepare = false;
-        }
-        if (thread_index() == 0) {
-            s.select.word[kCount] = n;
-            if (begin == 0) s.select.word[kHigh] = s.select.word[kLow] = 0;
-        }
-        __syncthreads();
-        run_batch(p, s, share, begin, flow, scan);
-        share_extremes(s.select, scan.extremes);
-        __syncthreads();
-        n = scan.raw ? 0 : scan.last ? s.select.word[kCount] : end * kUnitResults;
-        begin = end;
-        if (begin >= share.units) return n;
-        __syncthreads();
-        if (kCapacity - n >= kCapacity / 4) continue;
-        n = compact(s.select, scan, n, wanted);
-    }
+    return Early{};
 }
+QN_DEVICE void prepare_row(const indexer_params &p, const Shared &s, const Row &row, const Early &)
+{
+    prepare_query(p, row, s.query);
+}
+
+#include "run_row.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ indexer_params p)
 {
-    const Shared s = shared_pieces();
-    do_row(p, s, s.select);
+    do_row(p, shared_pieces());
 }

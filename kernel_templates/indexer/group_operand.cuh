@@ -66,27 +66,32 @@ struct IntegerOperand {
     static constexpr u32 kSteps = C / 32, kElementBytes = 1;
     static constexpr u32 kUnitWords = 1; // of q's bytes: eight elements
 
+    typedef u32 RawScale; // a byte a group
     struct HeadScale {
-        u32 bytes; // a byte a group
-        u32 least;
+        u32 bytes, least;
     };
 
+    QN_DEVICE static RawScale load_scale(const u8 *at, bool aligned)
+    {
+        if (kGroups == 4) return load_word(at, aligned);
+        u32 bytes = 0;
+#pragma unroll
+        for (u32 i = 0; i < kGroups; i++) bytes |= load_byte(at + i) << 8 * (i % 4);
+        return bytes;
+    }
     // The head's weight, and what its units need. False: entries of the row need score_exactly.
-    QN_DEVICE static bool scale_head(const Head &h, HeadScale &scale, float &weight)
+    QN_DEVICE static bool scale_head(RawScale raw, float w, HeadScale &scale, float &weight)
     {
         Span span = {255, 0};
-        scale.bytes = 0;
+        scale.bytes = raw;
 #pragma unroll
-        for (u32 i = 0; i < kGroups; i++) {
-            const u32 byte = load_byte(h.scales + i);
-            if (i < 4) scale.bytes |= byte << 8 * (i % 4);
-            span.least = min(span.least, byte), span.most = max(span.most, byte);
-        }
+        for (u32 i = 0; i < kGroups; i++)
+            span.least = min(span.least, byte_of(raw, i)), span.most = max(span.most, byte_of(raw, i));
         scale.least = span.least;
-        const float small = h.w * power_of(min(span.least, 254u));
+        const float small = w * power_of(min(span.least, 254u));
         weight = small * 0x1p99f;
         return span.least >= kLeastScale && span.most <= kMostScale && span.most - span.least <= 3 &&
-               (h.w == 0.f || (fabsf(small) >= 0x1p-60f && fabsf(small) <= 0x1p20f));
+               (w == 0.f || (fabsf(small) >= 0x1p-60f && fabsf(small) <= 0x1p20f));
     }
     QN_DEVICE static void unit_of_head(const u32 (&x)[kUnitWords], u32 unit, const HeadScale &scale, u32 (&two)[2])
     {
@@ -125,14 +130,19 @@ struct FloatOperand {
     static constexpr u32 kSteps = C / 16, kElementBytes = 2;
     static constexpr u32 kUnitWords = Q == kQF16 ? 2 : 1; // of q's bytes: four elements
 
+    typedef u32 RawScale;
     struct HeadScale {};
 
-    QN_DEVICE static bool scale_head(const Head &h, HeadScale &, float &weight)
+    QN_DEVICE static RawScale load_scale(const u8 *at, bool)
     {
-        const float scale = Q == kQFp8 ? __uint_as_float(load_word(h.scales, false)) : 1.f;
-        weight = h.w * scale;
+        return Q == kQFp8 ? load_word(at, false) : __float_as_uint(1.f);
+    }
+    QN_DEVICE static bool scale_head(RawScale raw, float w, HeadScale &, float &weight)
+    {
+        const float scale = __uint_as_float(raw);
+        weight = w * scale;
         return scale >= 0.f && scale <= 0x1p60f && (scale == 0.f || scale >= 0x1p-60f) && fabsf(weight) <= 0x1p40f &&
-               (h.w == 0.f || scale == 0.f || fabsf(weight) >= 0x1p-60f);
+               (w == 0.f || scale == 0.f || fabsf(weight) >= 0x1p-60f);
     }
     QN_DEVICE static void unit_of_head(const u32 (&x)[kUnitWords], u32, const HeadScale &, u32 (&two)[2])
     {
@@ -181,32 +191,74 @@ constexpr u32 kThreadUnits = ROWS == 1 ? 1 : kHeadUnits / 4; // of them a thread
 constexpr u32 kHeadThreads = kHeadUnits / kThreadUnits;
 constexpr u32 kQueryVectors = kGroupRows * kWide / 8 * kColumnBytes / 16, kWeightVectors = kGroupRows * kWide / 4;
 
-// Units `from` on of a head of a row, in the operand's order; and the head's weight.
-QN_DEVICE void prepare_column(const indexer_params &p, const Group &s, i64 number, u32 row, u32 head, u32 from)
+struct Column { // of B, or a part of it: bytes as they lie in memory
+    u32 x[kThreadUnits * Operand::kUnitWords];
+    Operand::RawScale scale;
+    float w;
+    bool exists;
+};
+
+// Units `from` on of a head of a row. Nothing here waits for what it loads.
+QN_DEVICE void load_column(const indexer_params &p, i64 number, u32 head, u32 from, Column &column)
+{
+    const Head h = head_of(p, number, head);
+    column.exists = h.exists, column.w = h.w;
+    if (!h.exists) return;
+    load_words(h.bytes + 4 * Operand::kUnitWords * from, p.q_aligned, column.x);
+    column.scale = Operand::load_scale(h.scales, p.q_aligned);
+}
+
+// The head's numbers. Where it does not fit, entries of the row need score_exactly.
+QN_DEVICE void scale_column(const Group &s, u32 row, const Column &column, Operand::HeadScale &scale, float &weight)
+{
+    if (!Operand::scale_head(column.scale, column.w, scale, weight))
+        atomicMax(&s.odd[row], 1u), atomicMax(&s.odd[kGroupRows], 1u);
+}
+
+// A column's units in the operand's order, and its weight: all 0 where there is no such head.
+QN_DEVICE void place_column(const Group &s, u32 row, u32 head, u32 from, const Column &column,
+                            const Operand::HeadScale &scale, float weight)
 {
     constexpr u32 kEach = Operand::kUnitWords;
-    const Head h = head_of(p, number, head);
-    u32 x[kThreadUnits * kEach];
-    Operand::HeadScale scale = {};
-    float weight = 0.f;
-    if (h.exists) {
-        load_words(h.bytes + 4 * kEach * from, p.q_aligned, x);
-        if (!Operand::scale_head(h, scale, weight)) atomicMax(&s.odd[row], 1u), atomicMax(&s.odd[kGroupRows], 1u);
-    }
     if (from == 0) {
         float *to = reinterpret_cast<float *>(s.weight + (row * (kWide / 16) + head / 16) * 4 + head % 8 / 2);
         to[head / 8 % 2 * 2 + head % 2] = weight;
     }
-    const u32 column = row * kWide + head;
-    u32 *to = reinterpret_cast<u32 *>(s.query) + (column / 8 * kColumnBytes + column % 8 * 16) / 4;
+    const u32 at = row * kWide + head;
+    u32 *to = reinterpret_cast<u32 *>(s.query) + (at / 8 * kColumnBytes + at % 8 * 16) / 4;
 #pragma unroll
     for (u32 i = 0; i < kThreadUnits; i++) {
         const u32 unit = from + i, q = unit / Operand::kSteps, u = unit % Operand::kSteps;
         u32 one[kEach], two[2] = {0, 0};
 #pragma unroll
-        for (u32 k = 0; k < kEach; k++) one[k] = x[i * kEach + k];
-        if (h.exists) Operand::unit_of_head(one, unit, scale, two);
+        for (u32 k = 0; k < kEach; k++) one[k] = column.x[i * kEach + k];
+        if (column.exists) Operand::unit_of_head(one, unit, scale, two);
         to[2 * u * 32 + q] = two[0];
         to[(2 * u + 1) * 32 + q] = two[1];
     }
+}
+
+// What was loaded, into shared memory.
+QN_DEVICE void store_column(const Group &s, u32 row, u32 head, u32 from, const Column &column)
+{
+    Operand::HeadScale scale = {};
+    float weight = 0.f;
+    if (column.exists) scale_column(s, row, column, scale, weight);
+    place_column(s, row, head, from, column, scale, weight);
+}
+
+// Both at once.
+QN_DEVICE void prepare_column(const indexer_params &p, const Group &s, i64 number, u32 row, u32 head, u32 from)
+{
+    const Head h = head_of(p, number, head);
+    Column column;
+    Operand::HeadScale scale = {};
+    float weight = 0.f;
+    column.exists = h.exists, column.w = h.w;
+    if (h.exists) {
+        load_words(h.bytes + 4 * Operand::kUnitWords * from, p.q_aligned, column.x);
+        column.scale = Operand::load_scale(h.scales, p.q_aligned);
+        scale_column(s, row, column, scale, weight);
+    }
+    place_column(s, row, head, from, column, scale, weight);
 }

@@ -27,13 +27,59 @@ QN_DEVICE u32 group_warp()
 
 // ---- queries
 
+constexpr u32 kGroupColumns = kGroupRows * kWide * kHeadThreads; // parts of columns, as a thread makes them
+
+QN_DEVICE void load_part(const indexer_params &p, i64 first, u32 i, Column &column)
+{
+    const u32 head = i / kHeadThreads;
+    load_column(p, first + head / kWide, head % kWide, i % kHeadThreads * kThreadUnits, column);
+}
+QN_DEVICE void store_part(const Group &s, u32 i, const Column &column)
+{
+    const u32 head = i / kHeadThreads;
+    store_column(s, head / kWide, head % kWide, i % kHeadThreads * kThreadUnits, column);
+}
+
 // Of rows first … first + kGroupRows - 1. A barrier before (the operand is free) and one after are the caller's.
 QN_DEVICE void prepare_group(const indexer_params &p, const Group &s, i64 first)
 {
 #pragma unroll 1
-    for (u32 i = thread_index(); i < kGroupRows * kWide * kHeadThreads; i += THREADS) {
-        const u32 head = i / kHeadThreads;
-        prepare_column(p, s, first + head / kWide, head / kWide, head % kWide, i % kHeadThreads * kThreadUnits);
+    for (u32 i = thread_index(); i < kGroupColumns; i += THREADS) {
+        if constexpr (ROWS == 1) { // of the two the one that the compiler has the registers for
+            const u32 head = i / kHeadThreads;
+            prepare_column(p, s, first, 0, head, i % kHeadThreads * kThreadUnits);
+        } else {
+            Column column;
+            load_part(p, first, i, column);
+            store_part(s, i, column);
+        }
+    }
+    fence_proxy_async_shared();
+}
+
+// The same in two halves, for one row: all loads at first, so that they are on their way beside others. Where a thread has
+// many they are left to the second half, since registers would not do.
+constexpr u32 kThreadColumns = (kGroupColumns + THREADS - 1) / THREADS;
+constexpr u32 kEarlyColumns = ROWS == 1 && kThreadColumns <= 2 ? kThreadColumns : 0;
+
+struct Queries {
+    Column column[kEarlyColumns ? kEarlyColumns : 1];
+};
+QN_DEVICE void load_queries(const indexer_params &p, i64 number, Queries &queries)
+{
+#pragma unroll
+    for (u32 j = 0; j < kEarlyColumns; j++) {
+        const u32 i = j * THREADS + thread_index();
+        if (i < kGroupColumns) load_part(p, number, i, queries.column[j]);
+    }
+}
+QN_DEVICE void store_queries(const indexer_params &p, const Group &s, i64 number, const Queries &queries)
+{
+    if (kEarlyColumns == 0) return prepare_group(p, s, number);
+#pragma unroll
+    for (u32 j = 0; j < kEarlyColumns; j++) {
+        const u32 i = j * THREADS + thread_index();
+        if (i < kGroupColumns) store_part(s, i, queries.column[j]);
     }
     fence_proxy_async_shared();
 }
@@ -147,8 +193,13 @@ QN_DEVICE void share_sums(const float (&sum)[kPart][2], float (&own)[kOwn])
 
 // ---- a unit
 
-// The entries of this warp that need the other way, one row after another. wanted: bit 4g + r of entry g + 8 r.
-QN_NOINLINE void mend_unit(const indexer_params &p, u32 number, u32 first, u32 wanted, float *to)
+// Where scores go is the kernel's: a Sink has put(row, at, score, fits) and put_exact(row, at, score), of row `row` of the
+// group and entry `at` of those being scored. What does not fit is put again, exactly, by the same lane.
+
+// The entries of this warp that need the other way, one row after another. first: of the unit, from: its place among those
+// being scored. wanted: bit 4g + r of entry g + 8 r.
+template <class Sink>
+QN_NOINLINE void mend_unit(const indexer_params &p, u32 number, u32 first, u32 from, u32 wanted, const Sink sink)
 {
     const Group s = group_pieces();
     __syncwarp();
@@ -161,19 +212,58 @@ QN_NOINLINE void mend_unit(const indexer_params &p, u32 number, u32 first, u32 w
             const u32 lane = (u32)__ffs((i32)lanes) - 1, at = group_warp() * 16 + lane / 4 + lane % 4 * 8;
             if (first + at >= length) continue;
             const float score = score_exactly(p, (i64)number + row, first + at);
-            const u32 writer = kPart == 1 ? lane : lane + row % kPart % 2 * 2; // who wrote the other one
-            if (lane_index() == writer) to[row * p.chunk + at] = score;
+            const u32 writer = kPart == 1 ? lane : lane + row % kPart % 2 * 2; // who put the other one
+            if (lane_index() == writer) sink.put_exact(row, from + at, score);
         }
     }
     __syncwarp();
 }
 
-// Scores of entries base … base + count - 1 into the tile, row after row, `p.chunk` floats each. row: of the sequence, as long
-// as its longest row. number: the group's first row.
-QN_DEVICE void score_entries(const indexer_params &p, const Group &s, const Row &row, u32 number, u32 base, u32 count,
-                             float *tile)
+// Scores of a unit whose keys are here, entries `first` on, for every row that has some of them.
+struct Decoded {
+    u32 a[Operand::kSteps][4];
+    float factor; // of the entry that this lane puts
+    bool fits;    // that entry
+    u32 wanted;   // of mend_unit
+};
+
+QN_DEVICE void decode_unit(const Keys &keys, Decoded &unit)
 {
-    const u32 units = (count + kUnit - 1) / kUnit, q = lane_index() % 4;
+    const u32 q = lane_index() % 4;
+    float factors[2];
+    const bool fits_low = Operand::decode(keys.value[0], keys.scale[0], 0, factors[0], unit.a);
+    const bool fits_high = Operand::decode(keys.value[1], keys.scale[1], 1, factors[1], unit.a);
+    unit.factor = q & 1 ? factors[1] : factors[0];
+    unit.fits = q & 1 ? fits_high : fits_low;
+    unit.wanted = __ballot_sync(kFullMask, q < 2 && !unit.fits);
+}
+
+template <class Sink>
+QN_DEVICE void score_unit_rows(const Group &s, Decoded &unit, u32 first, u32 from, const Sink &sink)
+{
+    const u32 q = lane_index() % 4, at = from + group_warp() * 16 + lane_index() / 4 + (q & 1) * 8;
+#pragma unroll 1
+    for (u32 part = 0; part < kParts; part++) {
+        Sum c[kProduct / 2];
+        float sum[kPart][2], own[kOwn];
+        if (first >= s.most[part]) continue;
+        multiply_part(s, part, unit.a, c);
+        weigh_part(s, part, c, sum);
+        share_sums(sum, own);
+#pragma unroll
+        for (u32 i = 0; i < kOwn; i++) {
+            const u32 row = part * kPart + (kPart == 1 ? 0 : 2 * i + (q >> 1));
+            if (kPart > 1 || q < 2) sink.put(row, at, own[i] * unit.factor, unit.fits);
+        }
+    }
+}
+
+// Scores of entries base … base + count - 1. row: of the sequence, as long as its longest row. number: the group's first row.
+template <class Sink>
+QN_DEVICE void score_entries(const indexer_params &p, const Group &s, const Row &row, u32 number, u32 base, u32 count,
+                             const Sink &sink)
+{
+    const u32 units = (count + kUnit - 1) / kUnit;
     Keys keys = {};
     u32 page[kUnitPages];
     u32 unit = thread_index() / 128;
@@ -184,32 +274,39 @@ QN_DEVICE void score_entries(const indexer_params &p, const Group &s, const Row 
 #pragma unroll 1
     for (; unit < units; unit += kWarpgroups) {
         const u32 first = base + unit * kUnit;
-        u32 a[Operand::kSteps][4];
-        float factors[2];
-        const bool fits_low = Operand::decode(keys.value[0], keys.scale[0], 0, factors[0], a);
-        const bool fits_high = Operand::decode(keys.value[1], keys.scale[1], 1, factors[1], a);
+        Decoded here;
+        decode_unit(keys, here);
         if (p.keys_aligned && unit + kWarpgroups < units) {
             fetch_unit(p, row, first + kWarpgroups * kUnit, page, keys);
             look_up_unit(row, first + 2 * kWarpgroups * kUnit, page);
         }
-        const float factor = q & 1 ? factors[1] : factors[0];
-        const u32 wanted = __ballot_sync(kFullMask, q < 2 && !(q & 1 ? fits_high : fits_low));
-        float *to = tile + unit * kUnit + group_warp() * 16 + lane_index() / 4 + (q & 1) * 8;
+        score_unit_rows(s, here, first, unit * kUnit, sink);
+        if (QN_UNLIKELY(here.wanted != 0 || s.odd[kGroupRows] != 0))
+            mend_unit(p, number, first, unit * kUnit, here.wanted, sink);
+    }
+}
+
+// Scores of `kCount` entries spread over base … base + count - 1: place i has entry base + i * count / kCount. What does not
+// fit is put, and said to be so, and not put again.
+template <u32 kCount, class Sink>
+QN_DEVICE void score_spread(const indexer_params &p, const Group &s, const Row &row, u32 base, u32 count,
+                            const Sink &sink)
+{
+    static_assert(kCount % kUnit == 0, "whole units");
 #pragma unroll 1
-        for (u32 part = 0; part < kParts; part++) {
-            Sum c[kProduct / 2];
-            float sum[kPart][2], own[kOwn];
-            if (first >= s.most[part]) continue;
-            multiply_part(s, part, a, c);
-            weigh_part(s, part, c, sum);
-            share_sums(sum, own);
+    for (u32 unit = thread_index() / 128; unit < kCount / kUnit; unit += kWarpgroups) {
+        Keys keys = {};
 #pragma unroll
-            for (u32 i = 0; i < kOwn; i++) {
-                const u32 at = part * kPart + (kPart == 1 ? 0 : 2 * i + (q >> 1));
-                if (kPart > 1 || q < 2) to[at * (u32)p.chunk] = own[i] * factor;
-            }
+        for (u32 r = 0; r < 2; r++) {
+            const u32 place = unit * kUnit + group_warp() * 16 + lane_index() / 4 + 8 * r;
+            const u32 entry = base + place * count / kCount;
+            const Entry e = entry_at(p, row, entry, page_of(row, entry));
+            if (!p.keys_aligned) continue;
+            load_words(e.values + lane_index() % 4 * (kRawWords * 4), true, keys.value[r]);
+            fetch_scales(e.scales, 0, keys.scale[r]);
         }
-        if (QN_UNLIKELY(wanted != 0 || s.odd[kGroupRows] != 0))
-            mend_unit(p, number, first, wanted, tile + unit * kUnit);
+        Decoded here;
+        decode_unit(keys, here);
+        score_unit_rows(s, here, base + unit * kUnit * count / kCount, unit * kUnit, sink);
     }
 }

@@ -1,32 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warp's exact selection for one row: from `n` scores that lie in memory one after another, and the `kept_count` winners
-// of what came before them. No barrier of the CTA.
+// A warp's exact selection for one row of those that were scored together: what was found above a cut, and the
+// `kept_count` winners of what came before them. No barrier of the CTA.
 //
-//   range    512 scores spread over the row tell what lies surely below the last winner, and where bins begin and end
-//   count    into bins of equal width, 16 bits each; scores below the range are left out
+//   range    512 scores spread over the row, made beforehand, tell what lies surely below the last winner, and where bins
+//            begin and end. Scores from the cut on are listed as they are made
+//   count    into bins of equal width, 16 bits each
 //   scan     first places of the bins, up to the one that holds the last winner
 //   scatter  candidates to their bin's places in the list
 //   rank     inside the bin by counting
 //
-// Where this does not serve (too few in the range, a bin with too many: ties by the thousand, infinities, NaN) the row is
-// left to select_slowly: the whole CTA, by digits, for every input.
+// Where this does not serve (too few or too many above the cut, a bin with too many: ties by the thousand, infinities, NaN)
+// the row's scores are made again, all of them, and select_slowly does it: the whole CTA, by digits, for every input.
 #pragma once
 
 #include "select.cuh"
 
 constexpr u32 kRowBins = 2048;
 constexpr u32 kSamples = 512, kSamplesEach = kSamples / kWarp;
+constexpr u32 kFlight = 8;                     // candidates a lane whose loads are in flight together
+constexpr u32 kRanked = 4;                     // the same, in the rank
 constexpr u32 kListPlaces = (K + 129) / 2 * 2; // candidates down to the end of the last winner's bin
 
 struct RowTask {
-    const float *score; // [n], up to the next multiple of 64 there to be read
-    u64 *kept;          // [K]
-    u64 *list;          // [kListPlaces]
-    u32 *bins;          // [kRowBins / 2], two a word
-    u32 base, n;        // first entry; entries
-    u32 kept_count;     // 0, or K
-    u32 need;           // winners of all of them
-    bool last;          // winners are the row's
+    const float *score;  // [n], where they were made again
+    const u64 *found;    // [found_count], the same memory
+    const float *sample; // [kSamples]: of entry i * sampled / kSamples, NaN where it is not known
+    u64 *kept;           // [K]
+    u64 *list;           // [kListPlaces]
+    u32 *bins;           // [kRowBins / 2], two a word
+    u32 base, n;         // first entry; entries
+    u32 sampled;         // entries that the sample is spread over, n or more
+    u32 found_count;
+    u32 kept_count; // 0, or K
+    u32 need;       // winners of all of them
+    bool last;      // winners are the row's
 };
 
 QN_DEVICE RowTask task_of(const indexer_params &p, u32 row, u32 length, u32 base); // the kernel's
@@ -51,7 +58,7 @@ QN_DEVICE void put_winner(const indexer_params &p, const Row &row, const RowTask
 
 struct Range {
     float low; // below it lies no winner
-    Scale by;
+    Scale by;  // scale 0: what was found tells it
 };
 
 QN_DEVICE u32 row_bin(const Range &range, float score)
@@ -65,18 +72,6 @@ QN_DEVICE Range make_range(float high, float low, float bottom)
     const float top = above <= score_of(kKeyMostFinite) ? above : high;
     const float half = top * 0.5f - bottom * 0.5f;
     return Range{low, Scale{top, half > 0.f ? fminf((float)(kRowBins - 1) * 0.5f / half, 0x1p100f) : 1.f}};
-}
-
-// The extremes of all scores: for rows most of which wins.
-QN_DEVICE Range whole_range(const RowTask &t)
-{
-    Extremes e = {0u, 0xFFFFFFFFu};
-#pragma unroll 4
-    for (u32 i = lane_index(); i < t.n; i += kWarp) extend(e, key_of(t.score[i]));
-    const u32 high = warp_max(e.high), low = warp_min(e.low);
-    if (high == 0) return Range{-infinity(), Scale{0.f, 1.f}};
-    const float most = score_of(high), least = score_of(low), half = most * 0.5f - least * 0.5f;
-    return Range{-infinity(), Scale{most, half > 0.f ? fminf((float)(kRowBins - 1) * 0.5f / half, 0x1p100f) : 1.f}};
 }
 
 // The largest key that at least `wanted` of the samples reach, or one that a few more do.
@@ -102,12 +97,14 @@ QN_DEVICE u32 sampled_cut(const u32 (&key)[kSamplesEach], u32 least, u32 most, u
 
 QN_DEVICE Range find_range(const RowTask &t)
 {
+    const Range nothing = {infinity(), Scale{0.f, 1.f}}, all = {-infinity(), Scale{0.f, 0.f}};
     u32 key[kSamplesEach], finite = 0;
     Extremes e = {0u, 0xFFFFFFFFu};
-    if (t.kept_count == 0 && t.need * 5 > t.n * 2) return whole_range(t);
+    if (t.kept_count == 0 && t.need * 5 > t.n * 2) return all; // most of the row wins
 #pragma unroll
     for (u32 i = 0; i < kSamplesEach; i++) {
-        key[i] = key_of(t.score[(i * kWarp + lane_index()) * t.n / kSamples]);
+        const u32 place = i * kWarp + lane_index();
+        key[i] = place * t.sampled / kSamples < t.n ? key_of(t.sample[place]) : kKeyNaN;
         extend(e, key[i]);
         finite += key[i] >= kKeyLeastFinite;
     }
@@ -118,47 +115,43 @@ QN_DEVICE Range find_range(const RowTask &t)
         const u32 best = candidate_key(t.kept[0]), worst = candidate_key(t.kept[t.kept_count - 1]);
         if (best <= kKeyMostFinite && worst >= kKeyLeastFinite)
             return make_range(score_of(max(most, best)), score_of(worst), score_of(worst));
-        return Range{infinity(), Scale{0.f, 1.f}}; // nothing lies in it
+        return nothing;
     }
-    const float share = (float)t.need * (float)kSamples / (float)t.n;
+    const float share = (float)t.need * (float)kSamples / (float)t.sampled;
     const u32 wanted = (u32)(share + 4.f * sqrt_approximate(share) + 4.f);
-    if (finite < wanted) return Range{infinity(), Scale{0.f, 1.f}};
+    if (finite < wanted) return nothing;
     const float cut = score_of(sampled_cut(key, least, most, wanted));
     return make_range(score_of(most), cut, cut);
 }
 
-// ---- passes over the scores and what was kept
+// ---- passes over what was found and what was kept
 
-// f(score, entry or place) for each of them; places of what was kept are n, n + 1, …
-template <class Function> QN_DEVICE void for_each_score(const RowTask &t, const Function &f)
+template <class Function> QN_DEVICE void for_each_item(const u64 *item, u32 n, const Function &f)
 {
-    constexpr u32 kVectors = 4, kStep = kVectors * 4 * kWarp;
-    const float4 *vector = reinterpret_cast<const float4 *>(t.score);
-    const u32 lane = lane_index(), whole = t.n / kStep * kStep;
 #pragma unroll 1
-    for (u32 first = 0; first < whole; first += kStep) {
-        float4 v[kVectors];
+    for (u32 first = lane_index(); first < n; first += kFlight * kWarp) {
+        u64 some[kFlight];
 #pragma unroll
-        for (u32 i = 0; i < kVectors; i++) v[i] = vector[first / 4 + i * kWarp + lane];
+        for (u32 i = 0; i < kFlight; i++) some[i] = first + i * kWarp < n ? item[first + i * kWarp] : 0;
 #pragma unroll
-        for (u32 i = 0; i < kVectors; i++) {
-            const u32 at = first + (i * kWarp + lane) * 4;
-            f(v[i].x, at), f(v[i].y, at + 1), f(v[i].z, at + 2), f(v[i].w, at + 3);
-        }
+        for (u32 i = 0; i < kFlight; i++)
+            if (some[i] != 0) f(some[i]);
     }
-#pragma unroll 1
-    for (u32 i = whole + lane; i < t.n; i += kWarp) f(t.score[i], i);
 }
 
-struct CountScore {
+template <class Function> QN_DEVICE void for_each_candidate(const RowTask &t, const Function &f)
+{
+    for_each_item(t.found, t.found_count, f);
+    for_each_item(t.kept, t.kept_count, f);
+}
+
+struct CountCandidate {
     Range range;
     u32 *bins;
-    QN_DEVICE void operator()(float score, u32) const
+    QN_DEVICE void operator()(u64 item) const
     {
-        if (score >= range.low) {
-            const u32 bin = row_bin(range, score);
-            atomicAdd(&bins[bin / 2], 1u << 16 * (bin % 2));
-        }
+        const u32 bin = row_bin(range, score_of(candidate_key(item)));
+        atomicAdd(&bins[bin / 2], 1u << 16 * (bin % 2));
     }
 };
 
@@ -167,22 +160,17 @@ QN_DEVICE u32 bin_word(const u32 *bins, u32 bin)
     return bins[bin / 2] >> 16 * (bin % 2) & 0xFFFFu;
 }
 
-struct ScatterScore {
+struct ScatterCandidate {
     Range range;
     u32 *bins;
     u64 *list;
-    u32 base, end_bin;
-    QN_DEVICE void put(u32 bin, u64 item) const
+    u32 end_bin;
+    QN_DEVICE void operator()(u64 item) const
     {
+        const u32 bin = row_bin(range, score_of(candidate_key(item)));
+        if (bin > end_bin) return;
         const u32 before = atomicAdd(&bins[bin / 2], 1u << 16 * (bin % 2));
         list[before >> 16 * (bin % 2) & 0xFFFFu] = item;
-    }
-    QN_DEVICE void operator()(float score, u32 at) const
-    {
-        if (score >= range.low) {
-            const u32 bin = row_bin(range, score);
-            if (bin <= end_bin) put(bin, candidate(key_of(score), base + at));
-        }
     }
 };
 
@@ -223,42 +211,51 @@ QN_DEVICE Row row_named(i64 number, u32 length)
     return Row{number, 0, nullptr, length, length};
 }
 
-// Row `which` of the group that begins at row `first`, which is `length` long, at the chunk that begins at entry `base`. False:
-// the row is left to select_slowly. Nothing is written then but the list.
-QN_NOINLINE bool select_row(const indexer_params &p, i64 first, u32 which, u32 length, u32 base)
+struct ExtendBy {
+    Extremes *e;
+    QN_DEVICE void operator()(u64 item) const { extend(*e, candidate_key(item)); }
+};
+
+QN_DEVICE Range range_of_found(const RowTask &t)
+{
+    Extremes e = {0u, 0xFFFFFFFFu};
+    for_each_candidate(t, ExtendBy{&e});
+    return Range{-infinity(), scale_between(warp_max(e.high), warp_min(e.low), kRowBins)};
+}
+
+// Row `which` of the group that begins at row `first`, which is `length` long, at the chunk that begins at entry `base`;
+// `range` is what the cut was, `found` how many reached it. False: the row is left to select_slowly. Nothing is written then but the list.
+QN_NOINLINE bool select_row(const indexer_params &p, i64 first, u32 which, u32 length, u32 base, u32 found, Range range)
 {
     const Row row = row_named(first + which, length);
-    const RowTask t = task_of(p, which, length, base);
+    RowTask t = task_of(p, which, length, base);
+    t.found_count = found;
     const u32 lane = lane_index();
-    const Range range = find_range(t);
+    if (t.found_count + t.kept_count < t.need) return false;
+    if (range.by.scale == 0.f) range = range_of_found(t);
 #pragma unroll 4
     for (u32 i = lane; i < kRowBins / 2; i += kWarp) t.bins[i] = 0;
     __syncwarp();
-    const CountScore count = {range, t.bins};
-    for_each_score(t, count);
-#pragma unroll 2
-    for (u32 i = lane; i < t.kept_count; i += kWarp) count(score_of(candidate_key(t.kept[i])), i);
+    for_each_candidate(t, CountCandidate{range, t.bins});
     __syncwarp();
     const RowScan scan = scan_row(t);
     __syncwarp();
     if (scan.end == 0 || scan.end > kListPlaces || scan.most > kMostInBin) return false;
-    const ScatterScore scatter = {range, t.bins, t.list, t.base, scan.end_bin};
-    for_each_score(t, scatter);
-#pragma unroll 2
-    for (u32 i = lane; i < t.kept_count; i += kWarp) {
-        const u64 item = t.kept[i];
-        const u32 bin = row_bin(range, score_of(candidate_key(item)));
-        if (bin <= scan.end_bin) scatter.put(bin, item);
-    }
+    for_each_candidate(t, ScatterCandidate{range, t.bins, t.list, scan.end_bin});
     __syncwarp();
 #pragma unroll 1
-    for (u32 i = lane; i < scan.end; i += kWarp) { // a bin's word is now its end
-        const u64 mine = t.list[i];
-        const u32 bin = row_bin(range, score_of(candidate_key(mine))), end = bin_word(t.bins, bin);
-        u32 rank = bin ? bin_word(t.bins, bin - 1) : 0;
+    for (u32 begin = 0; begin < scan.end; begin += kRanked * kWarp) {
+        u64 mine[kRanked];
+#pragma unroll
+        for (u32 k = 0; k < kRanked; k++) mine[k] = t.list[min(begin + k * kWarp + lane, scan.end - 1)];
+#pragma unroll
+        for (u32 k = 0; k < kRanked; k++) { // a bin's word is now its end
+            const u32 bin = row_bin(range, score_of(candidate_key(mine[k]))), end = bin_word(t.bins, bin);
+            u32 rank = bin ? bin_word(t.bins, bin - 1) : 0;
 #pragma unroll 4
-        for (u32 j = rank; j < end; j++) rank += t.list[j] > mine;
-        if (rank < t.need) put_winner(p, row, t, rank, mine);
+            for (u32 j = rank; j < end; j++) rank += t.list[j] > mine[k];
+            if (rank < t.need && begin + k * kWarp + lane < scan.end) put_winner(p, row, t, rank, mine[k]);
+        }
     }
     __syncwarp();
     return true;

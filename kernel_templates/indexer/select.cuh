@@ -63,12 +63,17 @@ struct Scale {
 
 // Equal values share a bin and larger ones never lie in a later one, whatever the rounding: infinities and NaN fall to
 // the ends.
+QN_DEVICE Scale scale_between(u32 most, u32 least, u32 bins)
+{
+    if (most == 0) return Scale{0.f, 1.f}; // no finite score
+    const float high = score_of(most), low = score_of(least);
+    const float half = high * 0.5f - low * 0.5f;
+    return Scale{high, half > 0.f ? fminf((float)(bins - 1) * 0.5f / half, 0x1p100f) : 1.f};
+}
+
 QN_DEVICE Scale make_scale(const Select &s)
 {
-    if (s.word[kHigh] == 0) return Scale{0.f, 1.f}; // no finite score
-    const float high = score_of(s.word[kHigh]), low = score_of(~s.word[kLow]);
-    const float half = high * 0.5f - low * 0.5f;
-    return Scale{high, half > 0.f ? fminf((float)(kBins - 1) * 0.5f / half, 0x1p100f) : 1.f};
+    return scale_between(s.word[kHigh], ~s.word[kLow], kBins);
 }
 
 QN_DEVICE Scale scale_of(const Select &s) // after bin_items

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A share of a row, whatever scores it: units of entries, candidates in shared memory, the record that goes to the CTA that
-// ends the row, and what that one makes of all records. The plans "fused" and "wgmma".
+// A share of a row, whatever scores it: candidates in shared memory, the record that goes to the CTA that ends the row, and
+// what that one makes of all records. The plans "fused" and "wgmma"; run_row.cuh runs it.
 //
 // Prologue: SHARES, LOCAL_K, ROOM (places of a record). Before this file: kUnitEntries.
 #pragma once
 
+#include "deal.cuh"
 #include "finish.cuh"
 
 static_assert(SHARES >= 1 && SHARES <= 128 && (SHARES & (SHARES - 1)) == 0, "SHARES: a power of two up to 128");
@@ -19,27 +20,6 @@ constexpr u64 kRecordBytes = 8 * (2 + (u64)ROOM); // bound, nothing, candidates
 constexpr u32 kRawMost =
     8192; // results of a row whose keys all go to the CTA that ends it, in order, instead of records
 constexpr u64 kRowBytes = kShares * kRecordBytes > 4 * kRawMost ? kShares *kRecordBytes : 4 * kRawMost;
-
-// ---- a share of a row: every shares-th unit, turned a little each round
-
-struct Share {
-    Row row;
-    u32 number, shares; // shares: a power of two
-    u32 units;          // of this share
-};
-
-QN_DEVICE u32 unit_of(const Share &share, u32 local)
-{
-    return local * share.shares + ((share.number + 7 * local) & (share.shares - 1));
-}
-
-QN_DEVICE Share share_of(const Row &row, u32 number, u32 shares)
-{
-    const u32 total = (row.length + kUnitEntries - 1) / kUnitEntries;
-    Share share = {row, number, shares, (total + shares - 1) / shares};
-    if (share.units && unit_of(share, share.units - 1) >= total) share.units--;
-    return share;
-}
 
 // ---- candidates
 
@@ -222,42 +202,4 @@ QN_DEVICE bool records_suffice(const indexer_params &p, i64 row, const Select &s
     bool short_of = found < wanted;
     for (u32 i = thread_index(); i < kShares; i += THREADS) short_of |= load_l2(record_of(p, row, i)) > last;
     return !block_any(short_of);
-}
-
-// ---- the row
-
-struct Shared;
-QN_DEVICE u32 run_share(const indexer_params &p, const Shared &s, const Share &share, u32 wanted, bool prepare,
-                        Scan &scan); // the kernel's
-
-QN_DEVICE void do_row(const indexer_params &p, const Shared &s, const Select &select)
-{
-    const u32 most = kShares > 1 ? (u32)p.shares : 1u;
-    const Row row = row_of(p, blockIdx.x / most);
-    const u32 wanted = min((u32)K, row.results);
-    const bool raw = most > 1 && row.results <= kRawMost;
-    Scan scan = {};
-    if (raw) scan.raw = reinterpret_cast<u32 *>(row_memory(p, row.number));
-#pragma unroll 1
-    for (u32 shares = most;; shares = 1) {
-        const bool again = shares != most;
-        const Share share = share_of(row, again ? 0u : blockIdx.x % most, shares);
-        const u32 n = run_share(p, s, share, shares > 1 ? (u32)LOCAL_K : (u32)K, !again, scan);
-        if (shares == 1) {
-            begin_finish(select);
-            (void)finish_from<SharedSource>(p, row.number, n, wanted);
-            return;
-        }
-        if (!raw && n <= 4 * THREADS)
-            store_record<4>(p, row.number, share.number, scan.last, n);
-        else if (!raw)
-            store_record<each_of(kCapacity)>(p, row.number, share.number, scan.last, n);
-        if (!is_last_share(p, row.number, select)) return;
-        if (raw) {
-            (void)finish_from<RawSource>(p, row.number, row.results, wanted);
-            return;
-        }
-        const u32 found = finish_from<RecordSource>(p, row.number, kShares * kRoom, wanted);
-        if (records_suffice(p, row.number, select, found, wanted)) return;
-    }
 }

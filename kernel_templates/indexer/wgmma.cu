@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// indexer, plan "wgmma": as the plan "fused" (fused.cu), the scores by wgmma: a warpgroup takes a unit of 64 entries, the bytes
-// of the next two on their way to its registers (group_score.cuh, one row). Few rows; mxfp4 by mxfp4,
-// or fp8_shared by fp8 or f16.
+// indexer, plan "wgmma": as the plan "fused" (fused.cu), the scores by wgmma, a unit of 64 entries a warpgroup (unit_flow.cuh).
+// Few rows; mxfp4 by mxfp4, or fp8_shared by fp8 or f16.
 //
 // Prologue, besides problem.cuh's: ROWS (1), SHARES, LOCAL_K, ROOM (places of a record), CAP (candidates in shared memory).
-#include "group_score.cuh"
-
-constexpr u32 kUnitEntries = kUnit;
-constexpr u32 kUnitResults = kUnit;
+#include "unit_flow.cuh"
 
 #include "share.cuh"
-
-static_assert(ROWS == 1, "ROWS: a CTA is for one row");
-
-constexpr u32 kAhead = THREADS > 384 || !kInteger ? 1 : 2; // units whose bytes are on their way
 
 struct Shared {
     Select select;
@@ -48,88 +40,20 @@ static_assert(SHARED_BYTES ==
 
 // ---- a batch: local units [begin, end), dealt to the warpgroups
 
-struct Flow { // what is on its way
-    Keys keys[kAhead];
-    u32 page[kAhead][kUnitPages];
-    u32 units;
-};
-
-QN_DEVICE u32 local_unit(u32 begin, u32 i)
-{
-    return begin + thread_index() / 128 + i * kWarpgroups;
-}
-QN_DEVICE u32 first_of(const Share &share, u32 begin, u32 i)
-{
-    return unit_of(share, local_unit(begin, i)) * kUnit;
-}
-
-QN_DEVICE void begin_flow(const indexer_params &p, const Share &share, u32 begin, u32 end, Flow &flow)
-{
-    const u32 mine = begin + thread_index() / 128;
-    flow.units = end > mine ? (end - mine + kWarpgroups - 1) / kWarpgroups : 0;
-#pragma unroll
-    for (u32 a = 0; a < kAhead; a++)
-        if (a < flow.units) look_up_unit(share.row, first_of(share, begin, a), flow.page[a]);
-#pragma unroll
-    for (u32 a = 0; a < kAhead; a++) {
-        if (a < flow.units && p.keys_aligned)
-            fetch_unit(p, share.row, first_of(share, begin, a), flow.page[a], flow.keys[a]);
-        if (a + kAhead < flow.units) look_up_unit(share.row, first_of(share, begin, a + kAhead), flow.page[a]);
-    }
-}
-
-QN_DEVICE void advance_flow(const indexer_params &p, const Share &share, u32 begin, u32 i, u32 a, Flow &flow)
-{
-    if (i + kAhead < flow.units && p.keys_aligned)
-        fetch_unit(p, share.row, first_of(share, begin, i + kAhead), flow.page[a], flow.keys[a]);
-    if (i + 2 * kAhead < flow.units) look_up_unit(share.row, first_of(share, begin, i + 2 * kAhead), flow.page[a]);
-}
-
-// The entries of this warp that need the other way, one after another; lanes q < 2 (and their doubles) hold scores.
-QN_DEVICE float mend_scores(const indexer_params &p, const Share &share, u32 first, u32 at, bool odd, float score)
-{
-    u32 lanes = __ballot_sync(kFullMask, odd && lane_index() % 4 < 2 && first + at < share.row.length);
-#pragma unroll 1
-    for (; lanes; lanes &= lanes - 1) {
-        const u32 lane = (u32)__ffs((i32)lanes) - 1, which = __shfl_sync(kFullMask, at, (i32)lane);
-        const float exact = score_exactly(p, share.row.number, first + which);
-        if (at == which) score = exact;
-    }
-    return score;
-}
-
 QN_DEVICE void do_unit(const indexer_params &p, const Shared &s, const Share &share, u32 begin, u32 i, u32 a,
                        const float4 (&weight)[kWide / 16], Flow &flow, Scan &scan)
 {
-    const u32 first = first_of(share, begin, i), q = lane_index() % 4;
-    u32 operand[Operand::kSteps][4];
-    Sum c[kProduct / 2];
-    float factor[2], sum[1][2] = {{0.f, 0.f}}, own[1];
-    const bool fits_low = Operand::decode(flow.keys[a].value[0], flow.keys[a].scale[0], 0, factor[0], operand);
-    const bool fits_high = Operand::decode(flow.keys[a].value[1], flow.keys[a].scale[1], 1, factor[1], operand);
-    advance_flow(p, share, begin, i, a, flow);
-    multiply_part(s.group, 0, operand, c);
-#pragma unroll
-    for (u32 j = 0; j < kWide / 16; j++) {
-        weigh_four(c, 8 * j, weight[j], sum[0][0]);
-        weigh_four(c, 8 * j + 2, weight[j], sum[0][1]);
-    }
-    share_sums(sum, own);
-    const u32 at = group_warp() * 16 + lane_index() / 4 + (q & 1) * 8;
-    float score = own[0] * (q & 1 ? factor[1] : factor[0]);
-    const bool odd = !(q & 1 ? fits_high : fits_low) || s.group.odd[0];
-    if (QN_UNLIKELY(__any_sync(kFullMask, odd))) score = mend_scores(p, share, first, at, odd, score);
-    const bool valid = first + at < share.row.length;
-    put_candidate(s.select, scan, q < 2, local_unit(begin, i) * kUnit + at,
-                  valid ? candidate(key_of(score), first + at) : 0);
+    const u32 first = first_of(share, begin, i);
+    const Scored one = score_unit(p, s.group, share, begin, i, a, weight, flow);
+    put_candidate(s.select, scan, one.mine, local_unit(begin, i) * kUnit + one.at,
+                  one.valid ? candidate(key_of(one.score), first + one.at) : 0);
 }
 
 QN_DEVICE void run_batch(const indexer_params &p, const Shared &s, const Share &share, u32 begin, Flow &flow,
                          Scan &scan)
 {
     float4 weight[kWide / 16];
-#pragma unroll
-    for (u32 j = 0; j < kWide / 16; j++) weight[j] = weight_of(s.group, 0, j);
+    load_weights(s.group, weight);
 #pragma unroll 1
     for (u32 i = 0; i < flow.units; i += kAhead) {
 #pragma unroll
@@ -140,48 +64,24 @@ QN_DEVICE void run_batch(const indexer_params &p, const Shared &s, const Share &
     }
 }
 
-QN_DEVICE void prepare_row(const indexer_params &p, const Shared &s, i64 number)
+typedef Queries Early;
+QN_DEVICE Early load_early(const indexer_params &p, const Row &row)
+{
+    Early early;
+    load_queries(p, row.number, early);
+    return early;
+}
+
+QN_DEVICE void prepare_row(const indexer_params &p, const Shared &s, const Row &row, const Early &early)
 {
     if (thread_index() < 2) s.group.odd[thread_index()] = p.keys_aligned ? 0u : 1u;
     __syncthreads();
-    prepare_group(p, s.group, number);
+    store_queries(p, s.group, row.number, early);
 }
 
-// All of a share. Returns the candidates that lie in shared memory: all of it, or its first `wanted` or more.
-// Begins and ends in a barrier.
-QN_DEVICE u32 run_share(const indexer_params &p, const Shared &s, const Share &share, u32 wanted, bool prepare,
-                        Scan &scan)
-{
-    Flow flow = {};
-    u32 n = 0, begin = 0;
-    scan.last = 0;
-    scan.extremes = Extremes{0u, 0xFFFFFFFFu};
-    for (;;) {
-        const u32 end = min(share.units, begin + (kCapacity - n) / kUnitResults);
-        begin_flow(p, share, begin, end, flow);
-        if (prepare) {
-            prepare_row(p, s, share.row.number);
-            prepare = false;
-        }
-        if (thread_index() == 0) {
-            s.select.word[kCount] = n;
-            if (begin == 0) s.select.word[kHigh] = s.select.word[kLow] = 0;
-        }
-        __syncthreads();
-        run_batch(p, s, share, begin, flow, scan);
-        share_extremes(s.select, scan.extremes);
-        __syncthreads();
-        n = scan.raw ? 0 : scan.last ? s.select.word[kCount] : end * kUnitResults;
-        begin = end;
-        if (begin >= share.units) return n;
-        __syncthreads();
-        if (kCapacity - n >= kCapacity / 4) continue;
-        n = compact(s.select, scan, n, wanted);
-    }
-}
+#include "run_row.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ indexer_params p)
 {
-    const Shared s = shared_pieces();
-    do_row(p, s, s.select);
+    do_row(p, shared_pieces());
 }

@@ -495,6 +495,8 @@ static void fill_queries(const spec_t *s, const args_t *a, indexer_params *p)
     p->q_scale_stride_T = or_packed(a->q_scale_stride_T, (fp4 ? scale_H : 1) * s->H) * scale;
     p->w_stride_T = or_packed(a->w_stride_T, s->H) * 4;
     p->q_aligned = (((uintptr_t)a->q | (uint64_t)p->q_stride_T | (uint64_t)p->q_stride_H) & 15) == 0;
+    uint64_t scales_at = (uintptr_t)p->q_scale | (uint64_t)p->q_scale_stride_T | (uint64_t)p->q_scale_stride_H;
+    if (fp4 && s->C / 32 % 4 == 0 && scales_at & 3) p->q_aligned = 0; // words of scales
 }
 
 static void fill_keys(const spec_t *s, const args_t *a, indexer_params *p)

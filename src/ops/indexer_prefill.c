@@ -2,8 +2,8 @@
 // indexer's plan "prefill" (sm_90a): what it serves, its shared memory, its tiles of scores, its launch. The kernel is
 // kernel_templates/indexer/prefill.cu, which asserts the sizes computed here.
 //
-// The workspace is a tile for each CTA that can be resident, of ROWS rows: scores of up to CHUNK entries, candidates, and
-// what is kept from chunk to chunk.
+// The workspace is a tile for each CTA that can be resident, of ROWS rows: scores of up to CHUNK entries or what reaches the
+// cut of up to half as many, candidates, and what is kept from chunk to chunk.
 #include "indexer/args.h"
 #include "ops/indexer.h"
 
@@ -34,7 +34,7 @@ static int64_t parts_of(const spec_t *s) // products for all rows
 
 static int64_t shared_bytes(const spec_t *s)
 {
-    int64_t sorted = 32, group = ROWS * columns_of(s) * (s->C + 4) + 4 * (4 * ROWS + 4 + parts_of(s));
+    int64_t sorted = 32, group = ROWS * (columns_of(s) * (s->C + 4) + 16) + 4 * (5 * ROWS + 4 + parts_of(s));
     while (sorted < s->k) sorted *= 2;
     int64_t by_warps = ROWS * ROW_BINS * 2, by_all = 8 * (sorted + MOST_IN_BIN) + 4 * (2048 + THREADS / 32 + WORDS);
     return (group + 15) / 16 * 16 + (by_warps > by_all ? by_warps : by_all);
@@ -84,7 +84,8 @@ static int64_t groups_of(int64_t rows)
 size_t qn_indexer_prefill_workspace(const spec_t *s, int64_t rows, int64_t max_length)
 {
     int64_t ctas = groups_of(rows) < MOST_CTAS ? groups_of(rows) : MOST_CTAS;
-    int64_t row = 4 * chunk_of(max_length) + 8 * ((s->k + 129) / 2 * 2 + (s->k + 1) / 2 * 2);
+    int64_t chunk = chunk_of(max_length), pitch = 2 * chunk < CHUNK ? 2 * chunk : CHUNK; // as tile_pitch
+    int64_t row = 4 * pitch + 8 * ((s->k + 129) / 2 * 2 + (s->k + 1) / 2 * 2);
     return (size_t)(ctas * ROWS * row);
 }
 

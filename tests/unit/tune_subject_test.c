@@ -11,13 +11,13 @@
 
 #include "attention/args.h"
 #include "gate/args.h"
+#include "indexer/args.h"
 #include "quern/tune_subject.h"
 #include "reference/reference.h"
 #include "router/args.h"
 #include "runtime/runtime.h"
 #include "softmax_topk/args.h"
 #include "support/fake_driver.h"
-#include "support/fake_nvrtc.h"
 #include "support/runtime_fixture.h"
 
 static const int hopper[] = {90};
@@ -26,6 +26,7 @@ static struct {
     const quern_spec *spec;
     long launches, spoilt; // spoilt: the launch whose result is made wrong; -1: none
     long with_logits;      // router: that were asked for the logits
+    long with_scores;      // indexer: that were asked for the scores
     quern_status status;   // of the reference
     unsigned alignments;   // bit i: some row of logits began i elements after a multiple of 16 bytes
 } kernel;
@@ -104,6 +105,35 @@ static void run_attention(const attention_params *p)
     if (kernel.launches == kernel.spoilt) ((uint16_t *)p->out)[1] ^= 0x4000; // a power of two far away
 }
 
+static void run_indexer(const indexer_params *p)
+{
+    quern_indexer_spec spec = *(const quern_indexer_spec *)kernel.spec;
+    quern_indexer_args args = QUERN_INDEXER_ARGS_INIT;
+    bool heads = spec.layout == QUERN_INDEXER_NVFP4_HEADS, wide = spec.q <= QUERN_INDEXER_Q_F16;
+    spec.scores = p->scores != NULL;
+    args.T = p->rows, args.B = 3, args.q = p->q, args.q_scale = p->q_scale, args.w = p->w;
+    args.keys = p->keys, args.key_scale = p->key_scale, args.tensor_scale = p->tensor_scale, args.length = p->length;
+    args.block_table = p->block_table, args.row_seq = p->row_seq, args.cu_keys = p->cu_keys;
+    args.indices = p->indices, args.scores = p->scores;
+    args.L = p->capacity, args.blocks = p->capacity / spec.epb, args.pages = INT32_MAX;
+    if (spec.page) args.columns = p->capacity / spec.page;
+    args.q_stride_T = p->q_stride_T / (wide ? 2 : 1), args.q_stride_H = p->q_stride_H / (wide ? 2 : 1);
+    args.block_table_stride_B = p->block_table_stride, args.indices_stride_T = p->indices_stride;
+    args.scores_stride_T = p->scores_stride;
+    if (heads) {
+        args.keys_stride_blocks = p->keys_stride, args.keys_stride_epb = p->keys_stride_entry;
+        args.key_scale_stride_blocks = p->key_scale_stride, args.key_scale_stride_epb = p->key_scale_stride_entry;
+    } else if (spec.page) {
+        args.keys_stride_pages = p->keys_stride;
+    } else {
+        args.keys_stride_L = p->keys_stride;
+        if (spec.layout == QUERN_INDEXER_MXFP4_SHARED) args.key_scale_stride_L = p->key_scale_stride;
+    }
+    kernel.status = qn_reference_indexer(&spec.base, &args.base);
+    kernel.with_scores += spec.scores;
+    if (kernel.launches == kernel.spoilt) p->indices[0] ^= 1;
+}
+
 static void on_launch(const fake_launch *launch)
 {
     if (strstr(launch->entry, "_merge")) return; // attention's second kernel: the first has done everything
@@ -111,6 +141,8 @@ static void on_launch(const fake_launch *launch)
         run_attention(launch->param);
     else if (!strcmp(kernel.spec->family, "router"))
         run_router(launch);
+    else if (!strcmp(kernel.spec->family, "indexer"))
+        run_indexer(launch->param);
     else if (!strcmp(kernel.spec->family, "gate"))
         run_gate(launch->param);
     else
@@ -121,9 +153,7 @@ static void on_launch(const fake_launch *launch)
 static int set_up(void **state)
 {
     (void)state;
-    fake_nvrtc_install(13, 0);
-    fake_driver_install(1, hopper);
-    fake_driver_enter(fake_driver_context(0));
+    runtime_devices_make(hopper, 1);
     fake_driver.on_launch = on_launch;
     memset(&kernel, 0, sizeof kernel);
     return 0;
@@ -133,8 +163,7 @@ static int tear_down(void **state)
 {
     (void)state;
     long allocations = fake_driver.live_allocations, libraries = fake_driver.live_libraries;
-    fake_driver_remove();
-    fake_nvrtc_remove();
+    runtime_devices_remove();
     return allocations || libraries ? -1 : 0; // something was not given back
 }
 
@@ -155,7 +184,7 @@ static quern_status check(const char *text, long spoilt)
     assert_int_equal(qn_spec_complete(&spec.base, &family, &full), QUERN_OK);
     kernel.spec = &full.base;
     kernel.spoilt = spoilt;
-    kernel.launches = kernel.with_logits = 0;
+    kernel.launches = kernel.with_logits = kernel.with_scores = 0;
     assert_int_equal(device_look(0, &d), QUERN_OK);
     const tune_subject *subject = tune_find_subject(spec.base.family);
     assert_non_null(subject);
@@ -254,6 +283,70 @@ static void attention_is_timed_on_whole_sequences(void **state)
     assert_true(queries[0] != queries[1] && queries[7] != 0);
 }
 
+// Every layout, type of q and unit of choice. Without scores in the spec, another op is judged, and this one has its bits.
+static void indexer_is_asked_in_every_layout(void **state)
+{
+    static const struct {
+        const char *spec;
+        long launches; // of five cases
+    } layouts[] = {
+        {"indexer H=2 C=32 k=40 q=mxfp4 page=64 row_seq=1 scores=1", 5},
+        {"indexer H=2 C=64 k=2048 layout=fp8_shared q=fp8 scores=1", 5},
+        {"indexer H=2 C=32 k=9 layout=nvfp4_heads q=bf16 page=16 epb=16 granularity=block scores=1", 5},
+        {"indexer H=3 C=32 k=100 q=f16 cu_keys=1 row_seq=1", 10},
+    };
+    (void)state;
+    for (size_t i = 0; i < QN_COUNT(layouts); i++) {
+        if (check(layouts[i].spec, -1) != QUERN_OK) fail_msg("%s: %s", layouts[i].spec, quern_message());
+        assert_int_equal(kernel.status, QUERN_OK);
+        assert_int_equal(kernel.launches, layouts[i].launches);
+        assert_int_equal(kernel.with_scores, 5);
+        for (long at = 0; at < layouts[i].launches; at++) {
+            if (check(layouts[i].spec, at) != QUERN_INTERNAL) fail_msg("%s, case %ld", layouts[i].spec, at);
+            const char *wrong = layouts[i].launches == 10 && at % 2 ? "other bits" : "wrong results";
+            assert_non_null(strstr(quern_message(), wrong));
+        }
+    }
+}
+
+static void fill_of_indexer(const quern_indexer_spec *spec, const quern_indexer_sizes *sizes, const char *name,
+                            quern_dtype dtype, void *host, size_t elements)
+{
+    const tune_subject *indexer = tune_find_subject("indexer");
+    size_t filled = 0;
+    for (size_t i = 0; i < indexer->family->tensor_count; i++) {
+        const qn_tensor *t = &indexer->family->tensors[i];
+        if (strcmp(t->name, name) != 0 || t->dtype != dtype) continue;
+        if (!qn_tensor_is_given(indexer->family, &spec->base, t)) continue;
+        assert_true(indexer->fill(&spec->base, sizes, t, 0, host, elements));
+        filled++;
+    }
+    assert_int_equal(filled, 1);
+}
+
+// What is timed: lengths that end with the sequence, pages that exist, scales near each other after a page's values.
+static void indexer_is_timed_on_whole_sequences(void **state)
+{
+    (void)state;
+    quern_any_spec any;
+    quern_indexer_sizes sizes = QUERN_INDEXER_SIZES_INIT;
+    int32_t numbers[8];
+    uint8_t bytes[2 * 8 * 17];
+    assert_int_equal(quern_spec_parse("indexer H=2 C=32 k=4 q=mxfp4 page=8 row_seq=1", &any), QUERN_OK);
+    const quern_indexer_spec *spec = (const quern_indexer_spec *)&any;
+    sizes.T = 6, sizes.B = 2, sizes.max_length = 30, sizes.pages = 9, sizes.columns = 5;
+    fill_of_indexer(spec, &sizes, "length", QUERN_I32, numbers, 6);
+    assert_true(numbers[0] == 28 && numbers[2] == 30 && numbers[3] == 28 && numbers[5] == 30);
+    fill_of_indexer(spec, &sizes, "row_seq", QUERN_I32, numbers, 6);
+    assert_true(numbers[0] == 0 && numbers[2] == 0 && numbers[3] == 1 && numbers[5] == 1);
+    fill_of_indexer(spec, &sizes, "block_table", QUERN_I32, numbers, 8);
+    for (size_t i = 0; i < 8; i++) assert_true(numbers[i] >= 0 && numbers[i] < 9);
+    assert_int_not_equal(numbers[0], numbers[1]);
+    fill_of_indexer(spec, &sizes, "keys", QUERN_U8, bytes, sizeof bytes);
+    for (size_t i = 0; i < 8; i++) assert_true(bytes[128 + i] >= 120 && bytes[8 * 17 + 128 + i] < 123);
+    assert_true(bytes[0] != bytes[1] || bytes[1] != bytes[2]);
+}
+
 // A router is judged by its logits: where the spec has none, another op is judged, and this one has its bits.
 static void a_spec_that_does_not_ask_for_what_the_judge_needs_is_checked_beside_one_that_does(void **state)
 {
@@ -308,6 +401,8 @@ int main(void)
         TEST(one_wrong_number_in_any_case_is_found),
         TEST(attention_is_asked_in_every_layout),
         TEST(attention_is_timed_on_whole_sequences),
+        TEST(indexer_is_asked_in_every_layout),
+        TEST(indexer_is_timed_on_whole_sequences),
         TEST(a_spec_that_does_not_ask_for_what_the_judge_needs_is_checked_beside_one_that_does),
         TEST(a_launch_that_fails_is_the_candidates_failure),
         TEST(a_device_without_room_is_said_and_nothing_stays),

@@ -37,7 +37,7 @@ typedef struct tune_subject {
     void (*unmake)(tune_case *c);
 } tune_subject;
 
-#define TUNE_SUBJECTS(X) X(softmax_topk) X(gate) X(router) X(attention)
+#define TUNE_SUBJECTS(X) X(softmax_topk) X(gate) X(router) X(attention) X(indexer)
 #define X(name)          extern const tune_subject tune_##name;
 TUNE_SUBJECTS(X)
 #undef X

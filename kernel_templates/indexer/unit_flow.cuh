@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// A share's units of 64 entries scored for one row, a unit a warpgroup at a time, the bytes of the next ones on their way to
+// its registers. The plan "wgmma".
+#pragma once
+
+#include "group_score.cuh"
+
+constexpr u32 kUnitEntries = kUnit;
+constexpr u32 kUnitResults = kUnit;
+
+#include "deal.cuh"
+
+static_assert(ROWS == 1, "ROWS: a CTA is for one row");
+
+constexpr u32 kAhead = THREADS > 384 || !kInteger ? 1 : 2; // units whose bytes are on their way
+
+// ---- a batch: local units [begin, end), dealt to the warpgroups
+
+struct Flow { // what is on its way
+    Keys keys[kAhead];
+    u32 page[kAhead][kUnitPages];
+    u32 units;
+};
+
+QN_DEVICE u32 local_unit(u32 begin, u32 i)
+{
+    return begin + thread_index() / 128 + i * kWarpgroups;
+}
+QN_DEVICE u32 first_of(const Share &share, u32 begin, u32 i)
+{
+    return unit_of(share, local_unit(begin, i)) * kUnit;
+}
+
+QN_DEVICE void begin_flow(const indexer_params &p, const Share &share, u32 begin, u32 end, Flow &flow)
+{
+    const u32 mine = begin + thread_index() / 128;
+    flow.units = end > mine ? (end - mine + kWarpgroups - 1) / kWarpgroups : 0;
+#pragma unroll
+    for (u32 a = 0; a < kAhead; a++)
+        if (a < flow.units) look_up_unit(share.row, first_of(share, begin, a), flow.page[a]);
+#pragma unroll
+    for (u32 a = 0; a < kAhead; a++) {
+        if (a < flow.units && p.keys_aligned)
+            fetch_unit(p, share.row, first_of(share, begin, a), flow.page[a], flow.keys[a]);
+        if (a + kAhead < flow.units) look_up_unit(share.row, first_of(share, begin, a + kAhead), flow.page[a]);
+    }
+}
+
+QN_DEVICE void advance_flow(const indexer_params &p, const Share &share, u32 begin, u32 i, u32 a, Flow &flow)
+{
+    if (i + kAhead < flow.units && p.keys_aligned)
+        fetch_unit(p, share.row, first_of(share, begin, i + kAhead), flow.page[a], flow.keys[a]);
+    if (i + 2 * kAhead < flow.units) look_up_unit(share.row, first_of(share, begin, i + 2 * kAhead), flow.page[a]);
+}
+
+QN_DEVICE void load_weights(const Group &group, float4 (&weight)[kWide / 16])
+{
+#pragma unroll
+    for (u32 j = 0; j < kWide / 16; j++) weight[j] = weight_of(group, 0, j);
+}
+
+// The entries of this warp that need the other way, one after another; lanes q < 2 (and their doubles) hold scores.
+QN_DEVICE float mend_scores(const indexer_params &p, const Share &share, u32 first, u32 at, bool odd, float score)
+{
+    u32 lanes = __ballot_sync(kFullMask, odd && lane_index() % 4 < 2 && first + at < share.row.length);
+#pragma unroll 1
+    for (; lanes; lanes &= lanes - 1) {
+        const u32 lane = (u32)__ffs((i32)lanes) - 1, which = __shfl_sync(kFullMask, at, (i32)lane);
+        const float exact = score_exactly(p, share.row.number, first + which);
+        if (at == which) score = exact;
+    }
+    return score;
+}
+
+struct Scored {
+    float score;
+    u32 at;           // of the unit
+    bool mine, valid; // mine: else another lane has it too
+};
+
+// Unit i of this warpgroup, whose bytes are in place a of the flow.
+QN_DEVICE Scored score_unit(const indexer_params &p, const Group &group, const Share &share, u32 begin, u32 i, u32 a,
+                            const float4 (&weight)[kWide / 16], Flow &flow)
+{
+    const u32 first = first_of(share, begin, i), q = lane_index() % 4;
+    u32 operand[Operand::kSteps][4];
+    Sum c[kProduct / 2];
+    float factor[2], sum[1][2] = {{0.f, 0.f}}, own[1];
+    const bool fits_low = Operand::decode(flow.keys[a].value[0], flow.keys[a].scale[0], 0, factor[0], operand);
+    const bool fits_high = Operand::decode(flow.keys[a].value[1], flow.keys[a].scale[1], 1, factor[1], operand);
+    advance_flow(p, share, begin, i, a, flow);
+    multiply_part(group, 0, operand, c);
+#pragma unroll
+    for (u32 j = 0; j < kWide / 16; j++) {
+        weigh_four(c, 8 * j, weight[j], sum[0][0]);
+        weigh_four(c, 8 * j + 2, weight[j], sum[0][1]);
+    }
+    share_sums(sum, own);
+    const u32 at = group_warp() * 16 + lane_index() / 4 + (q & 1) * 8;
+    float score = own[0] * (q & 1 ? factor[1] : factor[0]);
+    const bool odd = !(q & 1 ? fits_high : fits_low) || group.odd[0];
+    if (QN_UNLIKELY(__any_sync(kFullMask, odd))) score = mend_scores(p, share, first, at, odd, score);
+    return Scored{score, at, q < 2, first + at < share.row.length};
+}
