@@ -10,13 +10,10 @@
 #include "machine.h"
 
 #include <cstdio>
-#include <sys/mman.h>
 
 namespace qm {
 
 enum : u8 { PIECE = 1, WRITTEN = 2, FLIGHT = 4, MBARRIER = 8, LANDED = 16, CLAIMABLE = 32 };
-enum { SLOTS = 80 };
-static const size_t RANGE = (size_t)SLOTS * MAX_CLUSTER * ARENA_BYTES;
 
 struct Cell {
     Event writer, reader, reader_before, remote; // writer of LANDED bytes: mbarrier's index << 32 | its phase
@@ -27,20 +24,15 @@ static u8 *sources; // how many operations in flight will still read the byte
 struct Span {
     size_t begin, bytes;
 };
-static std::vector<Span> taken[SLOTS];
-
-template <class T> static T *map_array()
-{
-    void *p =
-        mmap(nullptr, RANGE * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) fail({"", 0, "launch"}, "the model has no memory for its marks");
-    return static_cast<T *>(p);
-}
+static std::vector<Span> taken[MAX_SLOTS];
 
 void access_begin(Cluster *cluster)
 {
     if (!checking) return;
-    if (!cells) cells = map_array<Cell>(), flags = map_array<u8>(), sources = map_array<u8>();
+    if (!cells) {
+        cells = static_cast<Cell *>(shared_marks(sizeof(Cell)));
+        flags = static_cast<u8 *>(shared_marks(1)), sources = static_cast<u8 *>(shared_marks(1));
+    }
     for (const Span &s : taken[cluster->slot]) {
         memset(static_cast<void *>(cells + s.begin), 0, s.bytes * sizeof(Cell));
         memset(flags + s.begin, 0, s.bytes);

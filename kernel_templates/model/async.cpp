@@ -50,9 +50,19 @@ struct AsyncGroups {
 
 static std::vector<std::shared_ptr<Async>> flying; // in order of issue
 static std::vector<std::shared_ptr<Async>> building;
+static u8 *landing; // of each byte of shared memory: is it a target of one of them?
+
+static void mark_landing(const Range &r, bool is)
+{
+    memset(landing + shared_offset(r.p), is, r.bytes);
+}
 
 void async_reset()
 {
+    if (!landing) landing = static_cast<u8 *>(shared_marks(1));
+    for (const auto *list : {&flying, &building})
+        for (const auto &op : *list)
+            for (const Range &r : op->targets) mark_landing(r, false);
     flying.clear(), building.clear(), hidden_reset();
 }
 bool async_pending()
@@ -93,6 +103,17 @@ void async_source(Async *op, const void *p, size_t bytes, bool proxy)
     op->sources.push_back({static_cast<char *>(const_cast<void *>(p)), bytes, proxy});
 }
 
+[[noreturn]] static void fail_landing(const char *p, size_t bytes, Place at)
+{
+    for (const auto *list : {&flying, &building})
+        for (const auto &other : *list)
+            for (const Range &r : other->targets)
+                if (p < r.p + r.bytes && r.p < p + bytes)
+                    fail(at, "the destination is that of an operation in flight, issued at %s:%d", other->at.file,
+                         other->at.line);
+    fail(at, "the destination is that of an operation in flight");
+}
+
 void async_target(Async *op, void *p, size_t bytes, bool proxy)
 {
     if (!is_shared(p)) {
@@ -103,15 +124,12 @@ void async_target(Async *op, void *p, size_t bytes, bool proxy)
     }
     check_range(p, bytes, op->at);
     char *q = static_cast<char *>(p);
-    for (const auto &other : flying)
-        for (const Range &r : other->targets)
-            if (other->step != LANDED_STEP && q < r.p + r.bytes && r.p < q + bytes)
-                fail(op->at, "the destination is that of an operation in flight, issued at %s:%d", other->at.file,
-                     other->at.line);
+    if (memchr(landing + shared_offset(p), true, bytes)) fail_landing(q, bytes, op->at);
     access_target(p, bytes, proxy, op->at);
     raw_fill(p, 0xFF, bytes);
     hide(p, bytes, op->at);
     op->targets.push_back({q, bytes, proxy});
+    mark_landing(op->targets.back(), true);
 }
 
 void async_registers(Async *op, unsigned thread, void *p, size_t bytes)
@@ -198,7 +216,10 @@ static const Mbarrier *completer(const Async *op, const Range &target)
 
 static void finish(Async *op)
 {
-    for (const Range &r : op->targets) show(r.p, r.bytes);
+    for (const Range &r : op->targets) {
+        show(r.p, r.bytes);
+        mark_landing(r, false);
+    }
     op->land(op->state.data());
     op->step = LANDED_STEP;
     counts.landings++;
@@ -212,38 +233,40 @@ static void finish(Async *op)
     wake_waiting(op);
 }
 
-static bool held_back(size_t index)
+// before: how many of those that were issued earlier still fly; they stand first.
+static bool held_back(const Async *op, size_t before)
 {
-    const Async *op = flying[index].get();
-    for (const auto &before : op->follows)
-        if (before->step != LANDED_STEP) return true;
-    for (size_t i = 0; i < index && op->key; i++)
+    for (const auto &other : op->follows)
+        if (other->step != LANDED_STEP) return true;
+    for (size_t i = 0; i < before && op->key; i++)
         if (flying[i]->key == op->key && flying[i]->cta == op->cta) return true;
     return false;
 }
 
-static void advance(size_t index)
+// Says whether it has landed.
+static bool advance(Async *op, size_t before)
 {
-    std::shared_ptr<Async> op = flying[index];
-    if (op->delay-- > 0 || held_back(index)) return;
+    if (op->delay-- > 0 || held_back(op, before)) return false;
     if (op->step == FLYING) {
-        read_sources(op.get());
+        read_sources(op);
         if (op->read) { // a step of its own between reading and landing
             op->delay = delay();
-            return;
+            return false;
         }
     }
-    flying.erase(flying.begin() + (long)index);
-    finish(op.get());
+    finish(op);
+    return true;
 }
 
 void async_step()
 {
-    for (size_t i = 0; i < flying.size();) {
-        size_t before = flying.size();
-        advance(i);
-        if (flying.size() == before) i++;
-    }
+    size_t kept = 0;
+    for (size_t i = 0; i < flying.size(); i++)
+        if (!advance(flying[i].get(), kept)) {
+            if (kept != i) std::swap(flying[kept], flying[i]);
+            kept++;
+        }
+    flying.resize(kept);
 }
 
 void async_end(Cta *cta)

@@ -13,16 +13,8 @@ static void check_barrier(const Barrier &b, int id, int want, BarrierKind kind, 
     if (b.want != want)
         fail(at, "barrier %d for %d threads, which %d have reached as one for %d at %s:%d", id, want, b.come, b.want,
              b.first.file, b.first.line);
-    if ((b.kind >= BARRIER_POPC || kind >= BARRIER_POPC) && b.kind != kind)
+    if ((b.kind == BARRIER_OR || kind == BARRIER_OR) && b.kind != kind)
         fail(at, "barrier %d: a reduction mixed with another kind of arrival at %s:%d", id, b.first.file, b.first.line);
-}
-
-static void combine(Barrier &b, BarrierKind kind, int value, bool first)
-{
-    int v = value != 0;
-    if (kind == BARRIER_POPC) b.value = (first ? 0 : b.value) + v;
-    if (kind == BARRIER_AND) b.value = first ? v : b.value & v;
-    if (kind == BARRIER_OR) b.value = first ? v : b.value | v;
 }
 
 static void complete(Barrier &b, int id, Lane *last, bool waits, Place at)
@@ -66,7 +58,7 @@ int barrier(int id, int threads, BarrierKind kind, int value, Place at)
     u32 bit = 1u << a->me.lane, &mine = b.arrived[a->me.warp];
     if (mine & bit) fail(at, "the thread comes to barrier %d twice in one phase", id);
     mine |= bit;
-    combine(b, kind, value, first);
+    b.value = (!first && b.value) || value;
     a->at = at;
     counts.barriers++;
     if (!(a->warp->live & ~mine)) {

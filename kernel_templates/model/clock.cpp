@@ -11,8 +11,6 @@
 
 namespace qm {
 
-enum { SYNC_BITS = 20, RELEASE_BITS = 28 };
-
 static void join(Seen &into, const Seen &from)
 {
     if (into.size() < from.size()) into.resize(from.size());
@@ -76,37 +74,6 @@ void acquire_from(Warp *warp, const Clock &clock)
     if (!clock.elsewhere) return;
     auto own = clock.elsewhere->find(warp->cta->cluster->number); // back from another cluster
     if (own != clock.elsewhere->end()) join(warp->clock.here, *own->second);
-}
-
-// lane 14 bits | synchronisations 20 | releases 28 | atomic | valid
-Event event_now(const Lane *lane, bool atomic)
-{
-    const Warp *warp = lane->warp;
-    return (u64)lane->index << 50 | (u64)(warp->synchronised & ((1u << SYNC_BITS) - 1)) << (RELEASE_BITS + 2) |
-           (u64)(warp->released & ((1u << RELEASE_BITS) - 1)) << 2 | (atomic ? 2 : 0) | 1;
-}
-
-unsigned event_lane(Event e)
-{
-    return (unsigned)(e >> 50);
-}
-u32 event_synchronised(Event e)
-{
-    return (u32)(e >> (RELEASE_BITS + 2)) & ((1u << SYNC_BITS) - 1);
-}
-
-static u32 event_released(Event e)
-{
-    return (u32)(e >> 2) & ((1u << RELEASE_BITS) - 1);
-}
-
-bool event_ordered(Event e, Event mine, const Lane *lane)
-{
-    if (!e || (e & mine & 2)) return true;
-    unsigned by = event_lane(e);
-    if (by == lane->index) return true;
-    if (by / 32 == lane->warp->index) return event_synchronised(e) != event_synchronised(mine);
-    return event_released(e) <= lane->warp->clock.here[by / 32];
 }
 
 bool event_ordered_across(Event e, u32 cluster, Event mine, const Lane *lane)

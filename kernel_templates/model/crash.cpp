@@ -125,7 +125,8 @@ extern "C" {
 __attribute__((visibility("default"))) const char *__asan_default_options()
 {
     return "exitcode=4:detect_leaks=0:handle_segv=0:handle_sigbus=0:handle_sigfpe=0:handle_sigill=0:"
-           "detect_stack_use_after_return=0:allow_user_segv_handler=1:symbolize=1:print_legend=0";
+           "detect_stack_use_after_return=0:allow_user_segv_handler=1:symbolize=1:print_legend=0:"
+           "malloc_context_size=1"; // only the engine allocates
 }
 __attribute__((visibility("default"))) const char *__ubsan_default_options()
 {

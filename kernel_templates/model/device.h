@@ -77,8 +77,7 @@ static inline float reciprocal_ftz(float x)
 }
 static inline unsigned atomic_count_shared(unsigned *word, unsigned nonzero, QM_HERE)
 {
-    return (unsigned)qm::atomic(qm::ATOMIC_ADD, qm::TYPE_U32, word, nonzero ? 1 : 0, 0, qm::RELAXED,
-                                QM_AT("atom.shared.add"));
+    return qm::atomic(qm::ATOMIC_ADD, word, nonzero ? 1 : 0, 0, qm::RELAXED, QM_AT("atom.shared.add"));
 }
 static inline float log_natural(float x)
 {
@@ -140,18 +139,20 @@ template <class T> static inline T load_l2(const T *word, QM_HERE)
     qm::spin(QM_AT("ld.global.cg"));
     return *word;
 }
-static inline uint4 load_once(const uint4 *vector)
+static inline uint4 load_once(const uint4 *vector, QM_HERE)
 {
+    qm::load_constant(vector, sizeof *vector, QM_AT("ld.global.nc"));
     return *vector;
 }
 template <class T> static inline T load_polled(const T *words, QM_HERE)
 {
-    qm::spin(QM_AT("ld.relaxed"));
-    return *words;
+    T value;
+    qm::relaxed_load(&value, words, sizeof value, QM_AT("ld.relaxed.gpu"));
+    return value;
 }
-template <class T> static inline void store_polled(T *words, const T &value)
+template <class T> static inline void store_polled(T *words, const std::common_type_t<T> &value, QM_HERE)
 {
-    *words = value;
+    qm::relaxed_store(words, &value, sizeof value, QM_AT("st.relaxed.gpu"));
 }
 static inline uint4 load_streaming(const uint4 *vector)
 {
@@ -160,11 +161,11 @@ static inline uint4 load_streaming(const uint4 *vector)
 static inline void prefetch_l2(const void *) {}
 static inline void fence_device(QM_HERE)
 {
-    qm::thread_fence(QM_AT("fence.acq_rel.gpu"));
+    qm::thread_fence(qm::SCOPE_DEVICE, QM_AT("fence.acq_rel.gpu"));
 }
 static inline unsigned atomic_increment_wrapped(unsigned *word, unsigned last, QM_HERE)
 {
-    return (unsigned)qm::atomic(qm::ATOMIC_INC, qm::TYPE_U32, word, last, 0, qm::RELAXED, QM_AT("atom.inc"));
+    return qm::atomic(qm::ATOMIC_INC, word, last, 0, qm::RELAXED, QM_AT("atom.inc"));
 }
 
 // ---- barriers of a CTA

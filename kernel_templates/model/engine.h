@@ -98,7 +98,6 @@ enum AtomicOp {
     ATOMIC_OR,
     ATOMIC_XOR,
     ATOMIC_INC,
-    ATOMIC_DEC,
     ATOMIC_EXCH,
     ATOMIC_CAS,
     ATOMIC_LOAD,
@@ -111,8 +110,8 @@ u32 match(bool all, u32 mask, u64 value, Place at);
 
 // ---- CTA barriers, clusters
 
-enum BarrierKind { BARRIER_SYNC, BARRIER_ARRIVE, BARRIER_POPC, BARRIER_AND, BARRIER_OR };
-// Named barrier 0…15; threads 0 means the whole CTA. Returns the reduction of `value` for the last three kinds.
+enum BarrierKind { BARRIER_SYNC, BARRIER_ARRIVE, BARRIER_OR };
+// Named barrier 0…15; threads 0 means the whole CTA. BARRIER_OR returns whether any thread's `value` was true.
 int barrier(int id, int threads, BarrierKind kind, int value, Place at);
 
 void cluster_arrive(Place at, bool release = true); // release false: says that the thread exists, orders nothing
@@ -158,10 +157,9 @@ void show(void *p, size_t bytes);
 
 // Memory that a thread's accesses are ordered for: threads of its CTA, of its cluster, of the device.
 enum Scope { SCOPE_CTA, SCOPE_CLUSTER, SCOPE_DEVICE, SCOPES };
-enum AtomicType { TYPE_U32, TYPE_S32, TYPE_U64, TYPE_S64, TYPE_F32, TYPE_U16 };
 enum Order { RELAXED = 0, ACQUIRE = 1, RELEASE = 2, ACQ_REL = 3 };
-// One atomic operation; value and result are bit patterns. Other lanes may run before it, none in the middle.
-u64 atomic(AtomicOp op, AtomicType type, void *p, u64 value, u64 compare, Order order, Place at);
+// One atomic operation on a word; returns what it was. Other lanes may run before it, none in the middle.
+u32 atomic(AtomicOp op, u32 *p, u32 value, u32 compare, Order order, Place at);
 void relaxed_load(void *to, const void *from, size_t bytes, Place at);  // ld.relaxed.gpu of 4, 8 or 16 bytes; polls
 void relaxed_store(void *to, const void *from, size_t bytes, Place at); // st.relaxed.gpu
 // membar, fence.acq_rel: makes relaxed loads before it acquire and relaxed stores after it release, for that scope.

@@ -11,7 +11,7 @@ static inline void hook(const void *p, size_t bytes, Access access, void *pc)
 {
     counts.accesses++;
     if (!self || !bytes) return;
-    if (is_shared(p)) {
+    if (in_shared(p)) {
         access_checked(p, bytes, access, {nullptr, 0, nullptr}, pc);
         return;
     }

@@ -64,12 +64,12 @@ struct Lane {
     Place at = {nullptr, 0, nullptr}; // where it was last seen
     Warp *warp = nullptr;
     Cta *cta = nullptr;
-    u32 index = 0;                // of the cluster
-    int result = 0;               // of its last barrier with a reduction
-    bool cluster_arrived = false; // arrived and not yet waited
-    u64 cluster_phase = 0;        // of that arrival
-    u64 cluster_waited = 0;       // barriers of the cluster up to the last one it waited for
-    u32 proxy_fence = 0;          // its warp's synchronisation count at its last fence.proxy.async; 0 none
+    u32 index = 0;                  // of the cluster
+    int result = 0;                 // of its last barrier with a reduction
+    bool cluster_arrived = false;   // arrived and not yet waited
+    u64 cluster_phase = 0;          // of that arrival
+    u64 cluster_waited = 0;         // barriers of the cluster up to the last one it waited for
+    u32 proxy_fence = 0;            // its warp's synchronisation count at its last fence.proxy.async; 0 none
     std::unique_ptr<Fences> fences; // null: none yet
     std::shared_ptr<AsyncGroups> groups;
 };
@@ -188,13 +188,16 @@ struct Counts {
 extern Counts counts;
 
 // ---- scheduler.cpp
-bool run_launch();                // false: a fault, in fault_text
-Lane *current();                  // the running lane
+bool run_launch();     // false: a fault, in fault_text
+inline Lane *current() // the running lane
+{
+    return reinterpret_cast<Lane *>(self);
+}
 std::vector<Cluster> &clusters(); // resident ones
 void wait_at(Place at);           // this lane blocks until wake()
 void wake(Lane *lane);
-void give_way();   // this lane stays ready, others go first
-void leave_case(); // this lane goes to the main stack and is never come back to
+void give_way();                // this lane stays ready, others go first
+void leave_case();              // this lane goes to the main stack and is never come back to
 size_t stack_of(const void *p); // 1 and more: the number of the stack that these bytes are on; 0: on none
 extern Fibre main_fibre;
 
@@ -220,18 +223,53 @@ void release_into(Warp *warp, Clock &clock);
 void acquire_from(Warp *warp, const Clock &clock);
 void join(Clock &into, const Clock &from);
 Clock as_elsewhere(const Clock &clock, u32 cluster); // the clock of a warp of this cluster, as others see it
-Event event_now(const Lane *lane, bool atomic);
-unsigned event_lane(Event e);
-u32 event_synchronised(Event e);
-bool event_ordered(Event e, Event mine,
-                   const Lane *lane); // did e happen before the lane's `mine`, or do both atomically?
+
+enum { SYNC_BITS = 20, RELEASE_BITS = 28 };
+// lane 14 bits | synchronisations 20 | releases 28 | atomic | valid
+inline Event event_now(const Lane *lane, bool atomic)
+{
+    const Warp *warp = lane->warp;
+    return (u64)lane->index << 50 | (u64)(warp->synchronised & ((1u << SYNC_BITS) - 1)) << (RELEASE_BITS + 2) |
+           (u64)(warp->released & ((1u << RELEASE_BITS) - 1)) << 2 | (atomic ? 2 : 0) | 1;
+}
+inline unsigned event_lane(Event e)
+{
+    return (unsigned)(e >> 50);
+}
+inline u32 event_synchronised(Event e)
+{
+    return (u32)(e >> (RELEASE_BITS + 2)) & ((1u << SYNC_BITS) - 1);
+}
+inline u32 event_released(Event e)
+{
+    return (u32)(e >> 2) & ((1u << RELEASE_BITS) - 1);
+}
+// Did e, of the lane's cluster, happen before the lane's `mine`, or do both atomically?
+inline bool event_ordered(Event e, Event mine, const Lane *lane)
+{
+    if (!e || (e & mine & 2)) return true;
+    unsigned by = event_lane(e);
+    if (by == lane->index) return true;
+    if (by / 32 == lane->warp->index) return event_synchronised(e) != event_synchronised(mine);
+    return event_released(e) <= lane->warp->clock.here[by / 32];
+}
 bool event_ordered_across(Event e, u32 cluster, Event mine, const Lane *lane); // e: of any cluster of the grid
 
 // ---- shared.cpp
-enum { ARENA_BYTES = 512 << 10, MAX_CLUSTER = 16 };
-void shared_begin(Cluster *cluster); // arenas of a slot, hidden
+extern char *arenas;
+enum { ARENA_BYTES = 512 << 10, MAX_CLUSTER = 16, MAX_SLOTS = 80 };
+const size_t SHARED_RANGE = (size_t)MAX_SLOTS * MAX_CLUSTER * ARENA_BYTES; // of all slots
+void *shared_marks(size_t bytes_each); // zeros for each byte of that range, which take memory when they are used
+void shared_begin(Cluster *cluster);   // arenas of a slot, hidden
 void shared_end(Cta *cta);
-size_t shared_offset(const void *p); // in the slots' whole range
+inline size_t shared_offset(const void *p) // in the slots' whole range
+{
+    return (size_t)(static_cast<const char *>(p) - arenas);
+}
+inline bool in_shared(const void *p)
+{
+    return arenas && shared_offset(p) < SHARED_RANGE;
+}
 Cta *shared_cta(const void *p);
 const Piece *shared_piece(const void *p, size_t bytes); // null: not inside one
 char *shared_arena(unsigned slot, unsigned rank);

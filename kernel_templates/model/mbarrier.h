@@ -96,5 +96,5 @@ static inline void fence_proxy_async_global(QM_HERE)
 static inline void fence_cluster(QM_HERE)
 {
     qm::need_arch(90, 0, false, QM_AT("fence.acq_rel.cluster"));
-    qm::thread_fence(QM_AT("fence.acq_rel.cluster"));
+    qm::thread_fence(qm::SCOPE_CLUSTER, QM_AT("fence.acq_rel.cluster"));
 }

@@ -116,9 +116,8 @@ static bool serve()
     launch.buffers.clear();
     for (qn_model_buffer &b : buffers) {
         b.name[sizeof b.name - 1] = 0;
-        launch.buffers.push_back(
-            {b.name, reinterpret_cast<char *>(b.begin), reinterpret_cast<char *>(b.begin + b.bytes), b.input != 0,
-             nullptr});
+        launch.buffers.push_back({b.name, reinterpret_cast<char *>(b.begin),
+                                  reinterpret_cast<char *>(b.begin + b.bytes), b.input != 0, nullptr});
     }
     std::string text = carry_out(r, path.data(), params);
     qn_model_reply reply = {QN_MODEL_REPLY,  !text.empty(),   (u32)text.size(), 0, counts.switches, counts.operations,

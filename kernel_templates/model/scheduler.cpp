@@ -16,7 +16,7 @@ Launch launch;
 Counts counts;
 Fibre main_fibre;
 
-enum { PAGE = 4096, MAX_SLOTS = 80, MAX_RESIDENT_LANES = 16384 };
+enum { PAGE = 4096, MAX_RESIDENT_LANES = 16384 };
 static unsigned stack_bits()
 {
     return build == BUILD_PLAIN ? 16 : 18; // sanitizers add red zones
@@ -35,10 +35,6 @@ static bool stacks_dirty; // a fault left frames on them
 static u64 polls;         // lanes that gave way since something last happened
 static const u64 MOST_POLLS = 20000000;
 
-Lane *current()
-{
-    return reinterpret_cast<Lane *>(self);
-}
 std::vector<Cluster> &clusters()
 {
     return slots;

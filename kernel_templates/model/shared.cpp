@@ -9,21 +9,28 @@
 
 namespace qm {
 
-enum { SLOTS = 80, GAP = 64, DESCRIPTOR_REACH = 256 << 10 };
-static const size_t RANGE = (size_t)SLOTS * MAX_CLUSTER * ARENA_BYTES;
-static char *arenas;
+enum { GAP = 64, DESCRIPTOR_REACH = 256 << 10 };
+char *arenas;
 
 char *shared_arena(unsigned slot, unsigned rank)
 {
     if (!arenas) {
         // One arena more than needed, to begin at a multiple of the arena's size.
-        char *p = static_cast<char *>(mmap(nullptr, RANGE + ARENA_BYTES, PROT_READ | PROT_WRITE,
+        char *p = static_cast<char *>(mmap(nullptr, SHARED_RANGE + ARENA_BYTES, PROT_READ | PROT_WRITE,
                                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
         if (p == MAP_FAILED) fail({"", 0, "launch"}, "the model has no memory for shared memory");
         arenas =
             reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(p) + ARENA_BYTES - 1) & ~uintptr_t(ARENA_BYTES - 1));
     }
     return arenas + ((size_t)slot * MAX_CLUSTER + rank) * ARENA_BYTES;
+}
+
+void *shared_marks(size_t bytes_each)
+{
+    void *p = mmap(nullptr, SHARED_RANGE * bytes_each, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) fail({"", 0, "launch"}, "the model has no memory for its marks");
+    return p;
 }
 
 void shared_begin(Cluster *cluster)
@@ -41,11 +48,7 @@ void shared_end(Cta *cta)
 
 bool is_shared(const void *p)
 {
-    return arenas && (size_t)((const char *)p - arenas) < RANGE;
-}
-size_t shared_offset(const void *p)
-{
-    return (size_t)((const char *)p - arenas);
+    return in_shared(p);
 }
 unsigned shared_rank(const void *p)
 {

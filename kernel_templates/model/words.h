@@ -8,8 +8,6 @@
 
 #define __global__
 #define __device__
-#define __host__
-#define __constant__ static const
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)
 #define __grid_constant__
@@ -22,7 +20,6 @@
 #define blockIdx  (::qm::self->bid)
 #define blockDim  (::qm::self->bdim)
 #define gridDim   (::qm::self->gdim)
-#define warpSize  32
 #undef assert
 #define assert(condition) ((condition) ? (void)0 : ::qm::fail({__FILE__, __LINE__, "assert"}, "%s", #condition))
 
@@ -48,8 +45,6 @@
     }
 QM_VECTOR2(uint, unsigned, 8)
 QM_VECTOR4(uint, unsigned, 16)
-QM_VECTOR2(int, int, 8)
-QM_VECTOR4(int, int, 16)
 QM_VECTOR2(float, float, 8)
 QM_VECTOR4(float, float, 16)
 QM_VECTOR2(ulonglong, unsigned long long, 16)
@@ -64,14 +59,7 @@ double exp2(double) noexcept;
 double log(double) noexcept;
 float fmaf(float, float, float) noexcept;
 float fabsf(float) noexcept;
-float floorf(float) noexcept;
-float ceilf(float) noexcept;
-float rintf(float) noexcept;
 float sqrtf(float) noexcept;
-float expf(float) noexcept;
-float logf(float) noexcept;
-float log1pf(float) noexcept;
-float copysignf(float, float) noexcept;
 }
 
 template <class T> static constexpr T max(T a, T b)
@@ -107,10 +95,6 @@ static inline unsigned __float_as_uint(float x)
 {
     return qm::unbits<unsigned>(qm::bits(x));
 }
-static inline int __float_as_int(float x)
-{
-    return qm::unbits<int>(qm::bits(x));
-}
 static inline float __uint_as_float(unsigned x)
 {
     return qm::unbits<float>(qm::bits(x));
@@ -123,33 +107,17 @@ static inline int __popc(unsigned x)
 {
     return __builtin_popcount(x);
 }
-static inline int __popcll(unsigned long long x)
-{
-    return __builtin_popcountll(x);
-}
 static inline int __clz(int x)
 {
     return x ? __builtin_clz((unsigned)x) : 32;
-}
-static inline int __clzll(long long x)
-{
-    return x ? __builtin_clzll((unsigned long long)x) : 64;
 }
 static inline int __ffs(int x)
 {
     return __builtin_ffs(x);
 }
-static inline int __ffsll(long long x)
-{
-    return __builtin_ffsll(x);
-}
 static inline unsigned __umulhi(unsigned a, unsigned b)
 {
     return (unsigned)((unsigned long long)a * b >> 32);
-}
-static inline float __fmaf_rn(float a, float b, float c)
-{
-    return __builtin_fmaf(a, b, c);
 }
 static inline float __fmul_rn(float a, float b)
 {
@@ -162,10 +130,6 @@ static inline float __fadd_rn(float a, float b)
 static inline float __fsub_rn(float a, float b)
 {
     return a - b;
-}
-static inline float __fdiv_rn(float a, float b)
-{
-    return a / b;
 }
 
 // Bytes of the eight in b:a, chosen by the nibbles of s (their low three bits; the fourth repeats the sign).
@@ -182,17 +146,10 @@ static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned s)
 
 // ---- memory: hints have no meaning here
 
-template <class T> static inline T __ldg(const T *p)
+template <class T> static inline T __ldg(const T *p, QM_HERE)
 {
+    qm::load_constant(p, sizeof *p, QM_AT("ld.global.nc"));
     return *p;
-}
-template <class T> static inline T __ldcs(const T *p)
-{
-    return *p;
-}
-template <class T> static inline void __stcs(T *p, T value)
-{
-    *p = value;
 }
 
 // ---- barriers
@@ -201,29 +158,14 @@ static inline void __syncthreads(QM_HERE)
 {
     qm::barrier(0, 0, qm::BARRIER_SYNC, 0, QM_AT("__syncthreads"));
 }
-static inline int __syncthreads_or(int value, QM_HERE)
-{
-    return qm::barrier(0, 0, qm::BARRIER_OR, value, QM_AT("__syncthreads_or"));
-}
-static inline int __syncthreads_and(int value, QM_HERE)
-{
-    return qm::barrier(0, 0, qm::BARRIER_AND, value, QM_AT("__syncthreads_and"));
-}
-static inline int __syncthreads_count(int value, QM_HERE)
-{
-    return qm::barrier(0, 0, qm::BARRIER_POPC, value, QM_AT("__syncthreads_count"));
-}
 static inline void __syncwarp(unsigned mask = 0xFFFFFFFFu, QM_HERE)
 {
     qm::warp_op(mask, nullptr, nullptr, QM_AT("__syncwarp"));
 }
-static inline void __threadfence(QM_HERE)
-{
-    qm::thread_fence(QM_AT("__threadfence"));
-}
+// For no more than the CTA, where fence_device is for all: what is published to another CTA by it is reported.
 static inline void __threadfence_block(QM_HERE)
 {
-    qm::thread_fence(QM_AT("__threadfence_block"));
+    qm::thread_fence(qm::SCOPE_CTA, QM_AT("__threadfence_block"));
 }
 
 // ---- warp operations
@@ -291,22 +233,12 @@ QM_REDUX(__reduce_or_sync, qm::ATOMIC_OR)
 QM_REDUX(__reduce_xor_sync, qm::ATOMIC_XOR)
 #undef QM_REDUX
 
-// ---- atomics: relaxed, as CUDA's are
+// ---- atomics of a word: relaxed, as CUDA's are
 
-namespace qm {
-template <class T> constexpr AtomicType atomic_type()
-{
-    static_assert(std::is_same<T, float>::value || (std::is_integral<T>::value && (sizeof(T) == 4 || sizeof(T) == 8)),
-                  "atomics are of 32 or 64 bits");
-    if (std::is_same<T, float>::value) return TYPE_F32;
-    if (sizeof(T) == 8) return std::is_signed<T>::value ? TYPE_S64 : TYPE_U64;
-    return std::is_signed<T>::value ? TYPE_S32 : TYPE_U32;
-}
-} // namespace qm
 #define QM_ATOMIC(name, op)                                                                                            \
-    template <class T> static inline T name(T *p, std::common_type_t<T> v, QM_HERE)                                    \
+    static inline unsigned name(unsigned *p, unsigned v, QM_HERE)                                                      \
     {                                                                                                                  \
-        return qm::unbits<T>(qm::atomic(op, qm::atomic_type<T>(), p, qm::bits<T>(v), 0, qm::RELAXED, QM_AT(#name)));   \
+        return qm::atomic(op, p, v, 0, qm::RELAXED, QM_AT(#name));                                                     \
     }
 QM_ATOMIC(atomicAdd, qm::ATOMIC_ADD)
 QM_ATOMIC(atomicMin, qm::ATOMIC_MIN)
@@ -314,14 +246,11 @@ QM_ATOMIC(atomicMax, qm::ATOMIC_MAX)
 QM_ATOMIC(atomicAnd, qm::ATOMIC_AND)
 QM_ATOMIC(atomicOr, qm::ATOMIC_OR)
 QM_ATOMIC(atomicXor, qm::ATOMIC_XOR)
-QM_ATOMIC(atomicInc, qm::ATOMIC_INC)
-QM_ATOMIC(atomicDec, qm::ATOMIC_DEC)
 QM_ATOMIC(atomicExch, qm::ATOMIC_EXCH)
 #undef QM_ATOMIC
-template <class T> static inline T atomicCAS(T *p, std::common_type_t<T> compare, std::common_type_t<T> v, QM_HERE)
+static inline unsigned atomicCAS(unsigned *p, unsigned compare, unsigned v, QM_HERE)
 {
-    return qm::unbits<T>(qm::atomic(qm::ATOMIC_CAS, qm::atomic_type<T>(), p, qm::bits<T>(v), qm::bits<T>(compare),
-                                    qm::RELAXED, QM_AT("atomicCAS")));
+    return qm::atomic(qm::ATOMIC_CAS, p, v, compare, qm::RELAXED, QM_AT("atomicCAS"));
 }
 
 #endif

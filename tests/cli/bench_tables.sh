@@ -17,6 +17,30 @@ cat short.md tables.md
 t tables --check --report report.json short.md tables.md
 t tables --report report.json short.md
 
+# Gate and router have reports of their own, beside it.
+cat >report_gate.json <<'JSON'
+{"quern": "0.1.0", "date": "2026-01-03T01:02:03Z", "nvrtc": "nvrtc 13.0 build 1f2e", "driver": "580.2", "device":
+"NVIDIA H200", "sm_count": 132, "l2_bytes": 62914560, "driver_cuda": "13.0", "repeats": 20, "complete": true,
+"peers": {"peers": {"torch.gate": {"version": "2.11.0"}}}, "rows": [
+{"N": 1, "us_median": 2.0, "us_p10": 1.9, "us_p90": 2.1, "spec": "gate E=256 K=6 in=f32 bias=1", "peers":
+{"torch.gate": {"us_median": 20.0, "us_p10": 20.0, "us_p90": 20.0}, "flashinfer.gate": {"us_median": 4.0, "us_p10": 4.0,
+"us_p90": 4.0}}},
+{"N": 64, "us_median": 2.0, "us_p10": 2.0, "us_p90": 2.0, "spec": "gate E=256 K=6 in=f32 bias=1", "peers":
+{"torch.gate": {"error": "no memory"}}},
+{"N": 512, "us_median": 3.0, "us_p10": 3.0, "us_p90": 3.0, "spec": "gate E=256 K=6 in=f32 bias=1", "peers": null}]}
+JSON
+sed 's/"flashinfer.gate"/"torch.linear"/' report_gate.json >report_router.json
+cat >report_local_k_random.json <<'JSON'
+{"complete": true, "rows": [
+{"rows": 4096, "K": 50, "repairs": 0, "quern": {"us_median": 260.0, "plan": "plan=stream block=256 local_k=4"}},
+{"rows": 4096, "K": 50, "repairs": 12, "quern": {"us_median": 900.0, "plan": "plan=stream block=256 local_k=2"}},
+{"rows": 4096, "K": 1024, "repairs": 0, "quern": {"us_median": 330.0, "plan": "plan=stream block=512 local_k=4"}}]}
+JSON
+for name in machine_gate gate router local_k_random; do marked "$name"; done >routing.md
+t tables --report report.json routing.md
+cat routing.md
+t tables --check --report nowhere.json routing.md
+
 sed -i 's/5.00 (4.90/4.00 (3.90/' tables.md
 t tables --check --report report.json tables.md
 

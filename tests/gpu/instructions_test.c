@@ -109,7 +109,7 @@ static bool run_case(const gpu *g, const instruction_file *file, const loaded *l
     GPU_MUST(g, cuMemcpyDtoH(got, out, bytes));
     bool good = !*instruction_difference(expected, got, text);
     if (!good) {
-        print_error("%s, %s, %s: %s\n", file->name, c->name, g->arch->name, text);
+        instruction_complain(file, c, g->arch->name, text);
         record(file, c, got, expected->count);
     }
     gpu_free(g, in);
@@ -127,9 +127,10 @@ static size_t run_file(const gpu *g, const char *name, size_t *ran)
         loaded l;
         load_kernel(g, &file, &l);
         for (size_t i = 0; i < file.count; i++) {
-            if (!instruction_expected(&file.cases[i], g->arch->cc)) continue;
+            const instruction_case *c = &file.cases[i];
+            if (!instruction_expected(c, g->arch->cc) || !instruction_wanted(&file, c)) continue;
             run++;
-            wrong += !run_case(g, &file, &l, &file.cases[i]);
+            wrong += !run_case(g, &file, &l, c);
         }
         GPU_MUST(g, cuLibraryUnload(l.library));
         print_message("%s, %s: %zu cases, %zu wrong\n", name, g->arch->name, run, wrong);
@@ -146,7 +147,7 @@ static void instructions_give_the_manual_s_values(void **state)
     gpu_skip_without_device(g);
     for (size_t i = 0; instruction_files[i]; i++) wrong += run_file(g, instruction_files[i], &ran);
     assert_int_equal(wrong, 0);
-    assert_true(ran > 100); // those of every architecture
+    assert_true(ran > 100 || getenv("QUERN_TEST_CASE")); // those of every architecture
 }
 
 static gpu device;

@@ -10,7 +10,8 @@
 
 #define STREAM   "plan=stream rows=8 keys=16 warps=4 slots=3 ctas=1"
 #define STREAM_2 "plan=stream rows=8 keys=32 warps=2 slots=2 ctas=1"
-#define STREAM16 "plan=stream rows=16 keys=32 warps=2 slots=3 ctas=1"
+#define STREAM_3 "plan=stream rows=8 keys=32 warps=4 slots=3 ctas=1"
+#define STREAM16 "plan=stream rows=16 keys=64 warps=2 slots=3 ctas=1"
 #define ONE      "plan=heads rows=64 keys=64 columns=1 slots=4 ctas=1"
 #define WIDE     "plan=heads rows=64 keys=128 columns=1 slots=2 ctas=1"
 #define TWO      "plan=heads rows=64 keys=64 columns=2 slots=2 ctas=1"
@@ -19,8 +20,8 @@
 enum { ASAN = FORCED_ASAN, ACCESS = FORCED_ACCESS, BOTH = ASAN | ACCESS };
 
 static const attention_forced cases[] = {
-    {"stream_64", STREAM, "d=64 lse=1", BOTH, 2, 8, 2, {1}, {133}, 0, ATTENTION_PACKED, "s"},
-    {"stream_splits", STREAM, "d=64 kv_split=64 lse=1", BOTH, 1, 4, 1, {1}, {333}, 0, ATTENTION_PACKED, "sm"},
+    {"stream_64", STREAM_3, "d=64 lse=1", BOTH, 2, 8, 2, {1}, {133}, 0, ATTENTION_PACKED, "s"},
+    {"stream_splits", STREAM_3, "d=64 kv_split=64 lse=1", BOTH, 1, 4, 1, {1}, {333}, 0, ATTENTION_PACKED, "sm"},
     {"stream_causal",
      STREAM_2,
      "d=128 causal=1 kv_split=64 lse=1",
@@ -36,7 +37,7 @@ static const attention_forced cases[] = {
     {"stream_16", STREAM16, "d=64 causal=1 kv_split=64 lse=1", BOTH, 1, 10, 2, {3}, {150}, 0, ATTENTION_PACKED, "sm"},
     {"stream_tiles", STREAM, "d=40 in=f16 kv_split=64", ASAN, 1, 20, 1, {1}, {150}, 0, ATTENTION_HEADS_FIRST, "sm"},
     {"stream_window",
-     STREAM,
+     STREAM_3,
      "d=64 window_left=70 window_right=3 kv_split=64 lse=1",
      BOTH,
      1,
@@ -73,9 +74,9 @@ static const attention_forced cases[] = {
      0,
      ATTENTION_PACKED,
      "sm"},
-    {"stream_unaligned", STREAM, "d=64 lse=1 kv_split=64", BOTH, 1, 4, 2, {1}, {90}, 0, ATTENTION_UNALIGNED, "sm"},
+    {"stream_unaligned", STREAM_3, "d=64 lse=1 kv_split=64", BOTH, 1, 4, 2, {1}, {90}, 0, ATTENTION_UNALIGNED, "sm"},
     {"stream_lengths",
-     STREAM,
+     STREAM_3,
      "d=64 length_k=1 kv_split=64 lse=1",
      BOTH,
      3,
@@ -98,10 +99,10 @@ static const attention_forced cases[] = {
      0,
      ATTENTION_PACKED,
      "sm"},
-    {"stream_no_keys", STREAM, "d=64 lse=1", ASAN, 1, 2, 1, {1}, {0}, 0, ATTENTION_PACKED, "s"},
+    {"stream_no_keys", STREAM_3, "d=64 lse=1", ASAN, 1, 2, 1, {1}, {0}, 0, ATTENTION_PACKED, "s"},
     {"stream_grouped", STREAM, "d=8 kv_split=64 lse=1", ACCESS, 1, 532, 532, {1}, {150}, 0, ATTENTION_PACKED, "s"},
     {"stream_shared", STREAM, "d=8 kv_split=64 lse=1", ACCESS, 1, 140, 140, {1}, {150}, 0, ATTENTION_HEADS_FIRST, "s"},
-    {"stream_negative", STREAM, "d=64 scale=-0.3 lse=1", ASAN, 1, 2, 1, {1}, {50}, 0, ATTENTION_PACKED, "s"},
+    {"stream_negative", STREAM_3, "d=64 scale=-0.3 lse=1", ASAN, 1, 2, 1, {1}, {50}, 0, ATTENTION_PACKED, "s"},
     {"heads_64", ONE, "d=64 lse=1", BOTH, 2, 64, 1, {1}, {133}, 0, ATTENTION_PACKED, "h"},
     {"heads_splits", ONE, "d=64 kv_split=64 lse=1", BOTH, 1, 64, 1, {1}, {333}, 0, ATTENTION_PACKED, "hm"},
     {"heads_tiles", ONE, "d=128 kv_split=64 causal=1 lse=1", ACCESS, 1, 48, 2, {3}, {150}, 0, ATTENTION_LOOSE, "hm"},
@@ -271,7 +272,8 @@ static void hostile_cases_that_heads_serves_are_right(void **state)
 // The same rows on tiles, streams and heads: the same within 1 ulp.
 static void plans_agree_to_the_last_place(void **state)
 {
-    static const char *const configs[] = {"plan=decode rows=64 keys=64 warps=4 columns=1 slots=2 ctas=1", STREAM, ONE};
+    static const char *const configs[] = {"plan=decode rows=64 keys=64 warps=4 columns=1 slots=2 ctas=1", STREAM_3,
+                                          ONE};
     static const char *const specs[] = {"d=64 causal=1 kv_split=64", "d=128 in=f16 causal=1 kv_split=64 sink=1"};
     (void)state;
     model *m = simt_model_any(MODEL_PLAIN);
@@ -313,8 +315,8 @@ static void planted_faults_are_seen(void **state)
 {
     static const attention_forced heads = {"planted",  AHEAD, "d=128 length_k=1", ACCESS, 2, 20, 1, {1, 1},
                                            {150, 250}, 255,   ATTENTION_PACKED,   ""};
-    static const attention_forced stream = {"planted", STREAM, "d=64 kv_split=64", ACCESS, 1, 4, 1, {1},
-                                            {450},     0,      ATTENTION_PACKED,   ""};
+    static const attention_forced stream = {"planted", STREAM_3, "d=64 kv_split=64", ACCESS, 1, 4, 1, {1},
+                                            {450},     0,        ATTENTION_PACKED,   ""};
     // More tiles than the device has places: a CTA does all splits of one.
     static const attention_forced shared = {"planted", STREAM, "d=8 kv_split=64",     ACCESS, 1, 140, 140, {1},
                                             {150},     0,      ATTENTION_HEADS_FIRST, ""};

@@ -4,6 +4,7 @@
 #include "support/simt.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "model/tensor_map.h"
@@ -43,12 +44,11 @@ static bool run_case(model *m, const instruction_file *file, const instruction_c
                                     .order = order};
     qn_text report = QN_TEXT_INIT;
     char text[200];
-    quern_status status = model_launch(m, arch, &request, &report, NULL);
     bool good = false;
-    if (status != QUERN_OK)
-        print_error("%s, %s, %s: %s\n%s\n", file->name, c->name, arch->name, quern_message(), qn_text_string(&report));
+    if (model_launch(m, arch, &request, &report, NULL) != QUERN_OK)
+        instruction_complain(file, c, arch->name, report.length ? qn_text_string(&report) : quern_message());
     else if (*instruction_difference(expected, out, text))
-        print_error("%s, %s, %s: %s\n", file->name, c->name, arch->name, text);
+        instruction_complain(file, c, arch->name, text);
     else
         good = true;
     qn_text_fini(&report);
@@ -69,7 +69,7 @@ static size_t run_file(model_build build, const char *name, const char *arch_nam
         if (instruction_source(&file, arch, &source) != QUERN_OK) fail_msg("%s", quern_message());
         for (size_t i = 0; i < file.count; i++) {
             const instruction_case *c = &file.cases[i];
-            if (!instruction_expected(c, arch->cc)) continue;
+            if (!instruction_expected(c, arch->cc) || !instruction_wanted(&file, c)) continue;
             run++;
             if (!run_case(m, &file, c, arch, qn_text_string(&source), (model_order){false, 1}) ||
                 !run_case(m, &file, c, arch, qn_text_string(&source), (model_order){true, 7 + (uint32_t)i}))
@@ -90,7 +90,7 @@ static void run_all(model_build build)
     for (size_t i = 0; instruction_files[i]; i++)
         for (size_t k = 0; k < QN_COUNT(archs); k++) wrong += run_file(build, instruction_files[i], archs[k], &ran);
     assert_int_equal(wrong, 0);
-    assert_true(ran > 500);
+    assert_true(ran > 500 || getenv("QUERN_TEST_CASE"));
 }
 
 static void instructions_give_the_manual_s_values_under_address_checks(void **state)

@@ -103,8 +103,8 @@ static char *lose_a_slice(const char *source, void *user)
     (void)user;
     if (!strstr(source, "kMostPolls = 1u << 20")) return strdup(source);
     char *short_wait = simt_replace(source, "kMostPolls = 1u << 20", "kMostPolls = 64");
-    char *lost = simt_replace(short_wait, "if (is_aligned(p)) ",
-                              "if (blockIdx.x == 0) launch_dependents(); else if (is_aligned(p)) ");
+    char *lost = simt_replace(short_wait, "if (is_aligned(p))",
+                              "if (blockIdx.x == 0) launch_dependents(); else if (is_aligned(p))");
     free(short_wait);
     return lost;
 }

@@ -11,14 +11,14 @@
 #include <cmocka.h>
 
 #include "reference/reference.h"
+#include "support/again.h"
 #include "support/attention_real.h"
 
 static npy_array read_data(const char *folder, const char *name)
 {
-    const char *source = getenv("QUERN_TEST_SOURCE");
     char path[512];
     npy_array array;
-    snprintf(path, sizeof path, "%s/tests/data/%s%s", source ? source : ".", folder, name);
+    snprintf(path, sizeof path, "%s/tests/data/%s%s", test_source(), folder, name);
     if (npy_read(path, &array) != QUERN_OK) fail_msg("%s", quern_message());
     return array;
 }

@@ -14,11 +14,13 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <sqlite3.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/key.h"
@@ -311,13 +313,27 @@ int64_t cache_sql_int(const char *file, const char *sql)
 
 // ---- processes
 
-int cache_in_child(int (*work)(void *user), void *user)
+int cache_child_end(pid_t child)
 {
     int status = 0;
+
+    while (waitpid(child, &status, 0) < 0) assert_int_equal(errno, EINTR);
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+int cache_in_child(int (*work)(void *user), void *user)
+{
     pid_t child = fork();
 
     assert_true(child >= 0);
     if (!child) _exit(work(user));
-    while (waitpid(child, &status, 0) < 0) assert_int_equal(errno, EINTR);
-    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    return cache_child_end(child);
+}
+
+void cache_wait_until(const _Atomic int *value, int least, int seconds)
+{
+    for (int i = 0; atomic_load(value) < least; i++) {
+        if (i > seconds * 1000) fail_msg("waited %d s for %d", seconds, least);
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    }
 }

@@ -5,6 +5,8 @@
 #ifndef TESTS_SUPPORT_CACHE_FIXTURE_H
 #define TESTS_SUPPORT_CACHE_FIXTURE_H
 
+#include <sys/types.h>
+
 #include "cache/store.h"
 
 // An empty folder, removed with everything in it at the end. path(folder, "x.db") uses one of a few static buffers.
@@ -47,5 +49,8 @@ const char *cache_golden(const char *name); // the path of tests/data/databases/
 
 // Runs work in a forked child. Its result is the child's exit status; 128 + N if signal N ended it.
 int cache_in_child(int (*work)(void *user), void *user);
+int cache_child_end(pid_t child); // waits for it; the same result
+// Until a number that processes share is at least so much; fails after so many seconds.
+void cache_wait_until(const _Atomic int *value, int least, int seconds);
 
 #endif

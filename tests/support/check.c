@@ -2,7 +2,6 @@
 // Comparison of outputs with the reference; see check.h.
 #include "support/check.h"
 
-#include <errno.h>
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
@@ -14,6 +13,7 @@
 
 #include "ops/family.h"
 #include "reference/reference.h"
+#include "support/again.h"
 
 enum { MOST_PARTS = 16 };
 
@@ -52,9 +52,7 @@ void check_describe(const hostile_case *c, qn_text *report)
     qn_text_putf(report, ", strides %lld %lld %lld, offsets %lld %lld %lld\n", (long long)c->logits_stride,
                  (long long)c->values_stride, (long long)c->indices_stride, (long long)c->logits_offset,
                  (long long)c->values_offset, (long long)c->indices_offset);
-    const char *seed = getenv("QUERN_TEST_SEED"); // without it a drawn case would not be in the list again
-    qn_text_putf(report, "    again: %s%s%sQUERN_TEST_CASE=%s %s\n", seed ? "QUERN_TEST_SEED=" : "", seed ? seed : "",
-                 seed ? " " : "", c->name, program_invocation_name);
+    test_again(c->name, report);
 }
 
 // ---- tolerances

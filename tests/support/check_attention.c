@@ -2,7 +2,6 @@
 // Comparison of attention's outputs with f64; see check_attention.h.
 #include "support/check_attention.h"
 
-#include <errno.h>
 #include <float.h>
 #include <math.h>
 #include <stdarg.h>
@@ -11,6 +10,7 @@
 #include <string.h>
 
 #include "reference/reference.h"
+#include "support/again.h"
 #include "support/check.h"
 
 typedef struct tally {
@@ -196,7 +196,8 @@ void attention_describe(const attention_case *c, qn_text *report)
                  (unsigned long long)c->seed);
     for (int64_t b = 0; b < c->B; b++)
         qn_text_putf(report, " (%lld, %lld)", (long long)c->queries[b], (long long)c->keys[b]);
-    qn_text_putf(report, "\n    QUERN_TEST_CASE=%s %s\n", c->name, program_invocation_short_name);
+    qn_text_puts(report, "\n");
+    test_again(c->name, report);
 }
 
 static int64_t check_guards(const attention_data *data, qn_text *report)

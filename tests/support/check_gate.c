@@ -2,7 +2,6 @@
 // Comparison of a gate's outputs with the reference; see check_gate.h.
 #include "support/check_gate.h"
 
-#include <errno.h>
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
@@ -13,6 +12,7 @@
 
 #include "ops/family.h"
 #include "reference/reference.h"
+#include "support/again.h"
 #include "support/check.h"
 
 enum { MOST_E = 1024, MOST_K = 32 };
@@ -307,13 +307,11 @@ int64_t gate_check_outputs(const quern_gate_spec *spec, const quern_gate_args *a
 
 void gate_describe(const gate_case *c, qn_text *report)
 {
-    const char *seed = getenv("QUERN_TEST_SEED"); // without it a drawn case would not be in the list again
     qn_text_putf(report, "case %s: '%s' N %lld, seed %llu, strides %lld %lld %lld %lld, offset %lld\n", c->name,
                  c->text, (long long)c->N, (unsigned long long)c->seed, (long long)c->logits_stride,
                  (long long)c->given_stride, (long long)c->weights_stride, (long long)c->ids_stride,
                  (long long)c->offset);
-    qn_text_putf(report, "    again: %s%s%sQUERN_TEST_CASE=%s %s\n", seed ? "QUERN_TEST_SEED=" : "", seed ? seed : "",
-                 seed ? " " : "", c->name, program_invocation_name);
+    test_again(c->name, report);
 }
 
 static int64_t check_literals(const gate_data *data, qn_text *report)

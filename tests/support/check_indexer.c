@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The judge of indexer (hostile_indexer.h).
-#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,6 +7,7 @@
 #include <string.h>
 
 #include "reference/reference.h"
+#include "support/again.h"
 #include "support/hostile_indexer.h"
 
 enum { MOST_LINES = 6 };
@@ -167,14 +167,12 @@ static void check_guards(const indexer_data *data, tally *t)
 
 void indexer_describe(const indexer_case *c, qn_text *report)
 {
-    const char *seed = getenv("QUERN_TEST_SEED");
     qn_text_putf(report,
                  "case %s: '%s' T %lld, sequences %lld of up to %lld, fill %d.%d, lengths %d, offset %lld, padding "
                  "%lld, seed %llu\n",
                  c->name, c->text, (long long)c->T, (long long)c->sequences, (long long)c->most, (int)c->fill,
                  c->variant, (int)c->lengths, (long long)c->offset, (long long)c->padding, (unsigned long long)c->seed);
-    qn_text_putf(report, "    again: %s%s%sQUERN_TEST_CASE=%s %s\n", seed ? "QUERN_TEST_SEED=" : "", seed ? seed : "",
-                 seed ? " " : "", c->name, program_invocation_name);
+    test_again(c->name, report);
 }
 
 // Rows of large cases are sampled: those of one length and sequence are alike.

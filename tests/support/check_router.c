@@ -2,7 +2,6 @@
 // Comparison of a router's outputs with the reference; see check_router.h.
 #include "support/check_router.h"
 
-#include <errno.h>
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
@@ -13,6 +12,7 @@
 
 #include "ops/family.h"
 #include "reference/reference.h"
+#include "support/again.h"
 #include "support/check.h"
 #include "support/check_gate.h"
 
@@ -116,7 +116,7 @@ void router_describe(const router_case *c, qn_text *report)
                  c->name, c->text, (long long)c->N, (unsigned long long)c->seed, (long long)c->x_stride,
                  (long long)c->w_stride, (long long)c->given_stride, (long long)c->weights_stride,
                  (long long)c->ids_stride, (long long)c->logits_stride, (long long)c->offset);
-    qn_text_putf(report, "    again: QUERN_TEST_CASE=%s %s\n", c->name, program_invocation_name);
+    test_again(c->name, report);
 }
 
 static int64_t check_guards(const router_data *data, qn_text *report)

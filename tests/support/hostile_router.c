@@ -12,6 +12,7 @@
 #include "ops/family.h"
 #include "quern/npy.h"
 #include "reference/reference.h"
+#include "support/again.h"
 #include "support/hostile_fill.h"
 
 enum { MODEL_GPU = HOSTILE_MODEL | HOSTILE_GPU };
@@ -74,8 +75,7 @@ static void x_real(const router_case *c, int64_t token, float *x)
 {
     static npy_array real;
     char file[600];
-    const char *source = getenv("QUERN_TEST_SOURCE");
-    snprintf(file, sizeof file, "%s/tests/data/hidden_64x576.bf16.npy", source ? source : ".");
+    snprintf(file, sizeof file, "%s/tests/data/hidden_64x576.bf16.npy", test_source());
     if (!real.data && npy_read(file, &real) != QUERN_OK) {
         fprintf(stderr, "%s\n", quern_message());
         abort();

@@ -12,16 +12,10 @@
 
 #include "base/path.h"
 #include "codegen/source.h"
+#include "support/again.h"
 
 const char *const instruction_files[] = {"mma",     "matrix",     "copy",         "tma", "wgmma",
                                          "numbers", "public_mma", "public_wgmma", NULL};
-
-static const char *source_root(void)
-{
-    const char *root = getenv("QUERN_TEST_SOURCE");
-    if (!root) fail_msg("QUERN_TEST_SOURCE is not set: run the test through ctest");
-    return root;
-}
 
 // ---- reading
 
@@ -152,7 +146,7 @@ void instruction_file_read(const char *name, instruction_file *file)
     qn_text text = QN_TEXT_INIT;
     memset(file, 0, sizeof *file);
     snprintf(file->name, sizeof file->name, "%s", name);
-    snprintf(path, sizeof path, "%s/tests/simt/instructions/%s.vec", source_root(), name);
+    snprintf(path, sizeof path, "%s/tests/simt/instructions/%s.vec", test_source(), name);
     if (qn_file_read(path, &text) != QUERN_OK) fail_msg("%s", quern_message());
     reader r = {name, text.bytes, 0};
     const char *line = next_line(&r);
@@ -195,6 +189,29 @@ bool instruction_file_fits(const instruction_file *file, const qn_arch *arch)
     return true;
 }
 
+static void full_name(const instruction_file *file, const instruction_case *c, char name[160])
+{
+    snprintf(name, 160, "%s/%s", file->name, c->name);
+}
+
+bool instruction_wanted(const instruction_file *file, const instruction_case *c)
+{
+    const char *part = getenv("QUERN_TEST_CASE");
+    char name[160];
+    full_name(file, c, name);
+    return !part || strstr(name, part);
+}
+
+void instruction_complain(const instruction_file *file, const instruction_case *c, const char *arch, const char *text)
+{
+    char name[160];
+    qn_text line = QN_TEXT_INIT;
+    full_name(file, c, name);
+    test_again(name, &line);
+    fprintf(stderr, "%s on %s: %s\n%s", name, arch, text, qn_text_string(&line)); // whole: cmocka's messages are cut
+    qn_text_fini(&line);
+}
+
 quern_status instruction_source(const instruction_file *file, const qn_arch *arch, qn_text *source)
 {
     char path[96];
@@ -206,7 +223,7 @@ quern_status instruction_source(const instruction_file *file, const qn_arch *arc
                            .cluster = 1,
                            .dynamic_shared = file->shared,
                            .params_bytes = sizeof(instruction_params)};
-    return qn_source_write(&plan, arch->cc, arch->suffix, source_root(), false, source);
+    return qn_source_write(&plan, arch->cc, arch->suffix, test_source(), true, source); // its own files' lines
 }
 
 const char *instruction_difference(const instruction_words *expected, const uint32_t *got, char text[200])

@@ -55,6 +55,11 @@ const instruction_words *instruction_expected(const instruction_case *c, int cc)
 // Has the kernel a meaning there? (tiles need sm_90, wgmma sm_90a)
 bool instruction_file_fits(const instruction_file *file, const qn_arch *arch);
 
+// Is the case asked for? $QUERN_TEST_CASE: a part of "file/case".
+bool instruction_wanted(const instruction_file *file, const instruction_case *c);
+// Says what is wrong with a case, and the command that repeats it.
+void instruction_complain(const instruction_file *file, const instruction_case *c, const char *arch, const char *text);
+
 // The kernel's complete text, as NVRTC and the model get it. Entry: "instruction_test".
 quern_status instruction_source(const instruction_file *file, const qn_arch *arch, qn_text *source);
 

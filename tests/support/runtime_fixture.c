@@ -13,6 +13,9 @@
 #include <string.h>
 
 #include "base/key.h"
+#include "support/cache_fixture.h"
+#include "support/fake_driver.h"
+#include "support/fake_nvrtc.h"
 
 // ---- log lines
 
@@ -73,6 +76,35 @@ quern_softmax_topk_spec runtime_spec(int64_t V, int64_t K)
     quern_softmax_topk_spec spec = QUERN_SOFTMAX_TOPK_SPEC_INIT;
     spec.V = V, spec.K = K, spec.in = QUERN_F32;
     return spec;
+}
+
+// ---- a machine
+
+void runtime_devices_make(const int *cc, int count)
+{
+    fake_nvrtc_install(13, 0);
+    fake_driver_install(count, cc);
+    fake_driver_enter(fake_driver_context(0));
+}
+
+void runtime_devices_remove(void)
+{
+    fake_driver_enter(NULL);
+    fake_driver_remove();
+    fake_nvrtc_remove();
+}
+
+void runtime_machine_make(char folder[64], char database[128], const int *cc, int count)
+{
+    cache_folder_make(folder);
+    snprintf(database, 128, "%s/quern-v1.db", folder);
+    runtime_devices_make(cc, count);
+}
+
+void runtime_machine_remove(const char *folder)
+{
+    runtime_devices_remove();
+    cache_folder_remove(folder);
 }
 
 // ---- kernels by number

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the runtime share: a quern on a database of its own, its log lines, kernels made from a number, and
-// a store made of a few rows in memory that can be told to fail. The same number makes the same kernel everywhere.
+// What the tests of the runtime share: a quern on a database of its own, its log lines, a machine of fake devices, kernels
+// made from a number, and a store made of a few rows in memory that can be told to fail. The same number makes the same kernel everywhere.
 #ifndef TESTS_SUPPORT_RUNTIME_FIXTURE_H
 #define TESTS_SUPPORT_RUNTIME_FIXTURE_H
 
@@ -32,6 +32,15 @@ quern_options runtime_options(const char *cache_file, runtime_log *log);
 quern *runtime_open(const quern_options *options); // asserts success
 quern_counters runtime_counters(const quern *q);
 quern_softmax_topk_spec runtime_spec(int64_t V, int64_t K);
+
+// ---- a machine
+
+// The fake NVRTC and fake devices of these compute capabilities; the context of the first is current on this thread.
+void runtime_devices_make(const int *cc, int count);
+void runtime_devices_remove(void);
+// The same with a new folder and the name of a database in it.
+void runtime_machine_make(char folder[64], char database[128], const int *cc, int count);
+void runtime_machine_remove(const char *folder);
 
 // ---- kernels by number
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "codegen/template.h"
+#include "support/again.h"
 
 // ---- models
 
@@ -58,7 +59,6 @@ void simt_close(void)
 char *simt_kernel(const char *name, const char *defines)
 {
     char path[600];
-    const char *root = getenv("QUERN_TEST_SOURCE");
     qn_text text = QN_TEXT_INIT;
     qn_text_puts(&text, "#define QN_ARCH 90\n");
     for (const char *word = defines ? defines : ""; *word;) {
@@ -67,7 +67,7 @@ char *simt_kernel(const char *name, const char *defines)
         word += length + (word[length] == ' ');
     }
     snprintf(path, sizeof path, "tests/simt/kernels/%s", name);
-    if (qn_template_expand(path, root ? root : ".", true, &text) != QUERN_OK) fail_msg("%s", quern_message());
+    if (qn_template_expand(path, test_source(), true, &text) != QUERN_OK) fail_msg("%s", quern_message());
     assert_int_equal(qn_text_check(&text), QUERN_OK);
     return text.bytes;
 }

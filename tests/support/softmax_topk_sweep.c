@@ -14,7 +14,6 @@
 enum { MOST_FAILURES = 8 }; // reports that a test prints; the rest is counted
 
 typedef struct session {
-    const char *program;
     model_build build;
     quern *q;
     uint32_t seed;
@@ -95,8 +94,6 @@ static void report_failure(sweep *s, const hostile_case *c, model_order order, c
     // Not by print_error, which cuts after a thousand letters.
     fprintf(stderr, "%s, case %s, %s\n%s", s->name, c->name, order.shuffle ? "shuffled" : "in order",
             qn_text_string(report));
-    fprintf(stderr, "  again: QUERN_TEST_CASE=%s QUERN_TEST_SEED=%u %s '*%s*'\n", c->name, (unsigned)shared.seed,
-            shared.program, s->name);
 }
 
 // True: the outputs are right.
@@ -105,6 +102,7 @@ static bool run_case(sweep *s, hostile_data *data, model_order order)
     qn_text report = QN_TEXT_INIT;
     quern_status status = model_run_on(s->m, shared.q, &data->c->spec.base, s->arch, &data->args.base, order, &report);
     if (status != QUERN_OK && !report.length) qn_text_putf(&report, "  %s\n", quern_message());
+    if (status != QUERN_OK) check_describe(data->c, &report);
     bool good = status == QUERN_OK && check_case(data, &report) == 0;
     if (!good) report_failure(s, data->c, order, &report);
     qn_text_fini(&report);
@@ -190,7 +188,7 @@ int softmax_topk_sweep(model_build build, int argc, char **argv)
         {"sm_100a_cases", cases_on_an_architecture, NULL, NULL, &targets[2]},
         cmocka_unit_test(the_other_compiler_agrees),
     };
-    shared.program = argv[0], shared.build = build;
+    shared.build = build;
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, open_session, close_session);
 }

@@ -157,11 +157,12 @@ static quern_status parse_tokens(routing_bench *t)
     return t->N_count ? QUERN_OK : qn_fail(QUERN_BAD_VALUE, "--N: a list of numbers is needed");
 }
 
-static void print_results(const routing_bench *t)
+static void print_results(const routing_bench *t, bool complete)
 {
     if (t->settings.json) {
         cJSON *document = bench_document(t->name, &t->bench.device);
         cJSON_AddNumberToObject(document, "repeats", t->bench.repeats);
+        cJSON_AddBoolToObject(document, "complete", complete);
         if (t->peers.peers)
             cJSON_AddItemToObject(document, "peers", cJSON_Duplicate(bench_peers_hello(t->peers.peers), true));
         cJSON_AddItemToObject(document, "rows", table_json(t->table));
@@ -192,7 +193,7 @@ static int run_bench(routing_bench *t, const char *where, int64_t repeats)
     if (status != QUERN_OK) return command_status(status);
     t->table = table_create(t->columns, t->column_count);
     status = run_specs(t);
-    print_results(t);
+    print_results(t, status == QUERN_OK);
     int exit_status = status == QUERN_OK ? COMMAND_OK : command_status(status);
     table_destroy(t->table);
     routing_close(&t->peers);

@@ -183,17 +183,27 @@ typedef struct run {
     model_order order;
 } run;
 
-// Which kernel, and how to repeat it.
+// Which kernel, on what, in which build and order.
 static void put_description(const run *r, size_t stage, qn_text *report)
 {
     qn_text spec = QN_TEXT_INIT, config = QN_TEXT_INIT;
+    quern_any_spec sizes = {.bytes = {0}};
     qn_spec_write(r->family, r->spec, &spec);
     qn_config_write(r->family, r->config, &config);
-    qn_text_putf(report, "  kernel %s (stage %zu, %s), %s, %s build by %s\n", r->plan->stage[stage].entry, stage,
-                 qn_text_string(&config), r->arch->name, model_build_name[r->m->chain.build], r->m->chain.version);
-    qn_text_putf(report, "  again: CXX=%s QUERN_MODEL=%s", r->m->chain.words[0], model_build_name[r->m->chain.build]);
-    if (r->order.shuffle) qn_text_putf(report, ",seed=%u", (unsigned)r->order.seed);
-    qn_text_putf(report, " quern run '%s' --device model --arch %s …\n", qn_text_string(&spec), r->arch->name);
+    r->family->sizes_of(r->args, &sizes);
+    qn_text_putf(report, "  kernel %s (stage %zu, %s) of '%s',", r->plan->stage[stage].entry, stage,
+                 qn_text_string(&config), qn_text_string(&spec));
+    for (size_t i = 0; i < r->family->size_count; i++) {
+        int64_t size;
+        memcpy(&size, sizes.bytes + r->family->sizes[i].offset, sizeof size);
+        qn_text_putf(report, " %s=%lld", r->family->sizes[i].name, (long long)size);
+    }
+    qn_text_putf(report, ", %s, %s build by %s, order ", r->arch->name, model_build_name[r->m->chain.build],
+                 r->m->chain.version);
+    if (r->order.shuffle)
+        qn_text_putf(report, "of seed %u\n", (unsigned)r->order.seed);
+    else
+        qn_text_puts(report, "as written\n");
     qn_text_fini(&spec);
     qn_text_fini(&config);
 }

@@ -36,14 +36,17 @@ static const char *const common_flags[] = {"-std=c++17",
                                            "-fno-omit-frame-pointer",
                                            NULL};
 #define UNDEFINED ",undefined,float-cast-overflow"
+// -Og: with sanitizers a kernel compiles in half the time of -O1, and runs little slower.
 static const char *const kernel_flags[MODEL_BUILDS][8] = {
     [MODEL_PLAIN] = {"-O2"},
-    [MODEL_ASAN] = {"-O1", "-fsanitize=address" UNDEFINED, "-fno-sanitize=vptr", "-fno-sanitize-recover=all"},
+    [MODEL_ASAN] = {"-Og", "-fsanitize=address" UNDEFINED, "-fno-sanitize=vptr", "-fno-sanitize-recover=all"},
     // Not linked with the sanitizer's library: the runner has its own functions. Older compilers copy by plain memcpy.
-    [MODEL_ACCESS] = {"-O1", "-fsanitize=thread" UNDEFINED, "-fno-sanitize=vptr", "-fno-sanitize-recover=all",
+    [MODEL_ACCESS] = {"-Og", "-fsanitize=thread" UNDEFINED, "-fno-sanitize=vptr", "-fno-sanitize-recover=all",
                       "-nodefaultlibs", "-Wl,--wrap=memcpy,--wrap=memset,--wrap=memmove"},
     [MODEL_MSAN] = {"-O1", "-fsanitize=memory"},
 };
+// For debuggers, which nobody starts: a fifth of g++'s time. Lines are there without it.
+static const char *const gcc_flags[] = {"-fno-var-tracking", "-fno-var-tracking-assignments", NULL};
 // Without it clang leaves out a load that a store to the same place follows.
 static const char *const access_clang_flags[] = {"-mllvm", "-tsan-instrument-read-before-write=1", NULL};
 static const char *const link_flags[MODEL_BUILDS][4] = {
@@ -74,6 +77,7 @@ static void add_kernel_flags(command_line *line, const model_toolchain *chain)
     add_list(line, (const char *const *)chain->words, MODEL_MAX_WORDS);
     add_list(line, common_flags, QN_COUNT(common_flags));
     add_list(line, kernel_flags[chain->build], QN_COUNT(kernel_flags[0]));
+    if (!chain->is_clang) add_list(line, gcc_flags, 2);
     if (chain->build == MODEL_ACCESS && chain->is_clang) add_list(line, access_clang_flags, 2);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic of device.cuh, convert.cuh and narrow.cuh, and its warp operations, loads and barriers: two warps. in: three
+// Arithmetic of device.cuh, convert.cuh and narrow.cuh, and its warp operations, atomics, loads and barriers: two warps. in: three
 // operands a, b, c of four words a thread. out: four words a thread.
 #include "case.cuh"
 
@@ -103,6 +103,9 @@ QN_DEVICE u32 exact_number(u32 which, u32 a, u32 b, u32 c)
 
 QN_DEVICE u32 warp_number(u32 which, u32 a, u32 b)
 {
+    const u32 half = threadIdx.x % 32 < 16 ? 0xFFFFu : 0xFFFF0000u;
+    u32 same;
+    int all;
     switch (which) {
     case 30:
         return __shfl_sync(~0u, a, (int)b, 8);
@@ -120,9 +123,76 @@ QN_DEVICE u32 warp_number(u32 which, u32 a, u32 b)
         return __reduce_max_sync(~0u, a);
     case 37:
         return __reduce_min_sync(~0u, a);
-    default:
+    case 38:
         return lane_mask_below();
+    case 43:
+        return __shfl_down_sync(~0u, a, b, 16);
+    case 44:
+        return (u32)__all_sync(~0u, a != b);
+    case 45:
+        return __match_any_sync(~0u, a & 3);
+    case 46:
+        return __match_any_sync(half, (u64)(b & 1) << 32 | (a & 1)); // each half of the warp for itself
+    case 47:
+        same = __match_all_sync(~0u, a, &all);
+        return same ^ (all ? 0x55555555u : 0);
+    case 48:
+        return __reduce_and_sync(~0u, a | b);
+    case 49:
+        return __reduce_or_sync(half, a & b);
+    case 50:
+        return __reduce_xor_sync(~0u, a);
+    case 51:
+        return (u32)__reduce_min_sync(~0u, (i32)a);
+    default:
+        return (u32)__reduce_max_sync(half, (i32)a);
     }
+}
+
+// An atomic on this thread's own word, which holds a: what it was, and what it is.
+QN_DEVICE void atomic_number(u32 which, u32 *word, u32 a, u32 b, u32 c, u32 (&before_and_after)[2])
+{
+    *word = a;
+    switch (which) {
+    case 60:
+        before_and_after[0] = atomicAdd(word, b);
+        break;
+    case 61:
+        before_and_after[0] = atomicMin(word, b);
+        break;
+    case 62:
+        before_and_after[0] = atomicMax(word, b);
+        break;
+    case 63:
+        before_and_after[0] = atomicAnd(word, b);
+        break;
+    case 64:
+        before_and_after[0] = atomicOr(word, b);
+        break;
+    case 65:
+        before_and_after[0] = atomicXor(word, b);
+        break;
+    case 66:
+        before_and_after[0] = atomicExch(word, b);
+        break;
+    case 67:
+        before_and_after[0] = atomicCAS(word, c, b);
+        break;
+    default:
+        before_and_after[0] = atomic_increment_wrapped(word, b);
+        break;
+    }
+    before_and_after[1] = *word;
+}
+
+// In shared memory, then in device memory, which must give the same.
+QN_DEVICE u32 atomic_numbers(u32 which, u32 *shared, u32 *global, u32 a, u32 b, u32 c)
+{
+    u32 here[2], there[2];
+    atomic_number(which, global, a, b, c, there);
+    if (which == 68) return there[0] == a ? there[1] : ~there[0]; // atom.global.inc: this one's wrapper is for no other
+    atomic_number(which, shared, a, b, c, here);
+    return here[0] == a && there[0] == a && here[1] == there[1] ? here[1] : ~(here[0] ^ there[0] ^ a);
 }
 
 // Each load of the same words, and stores that others poll.
@@ -143,6 +213,7 @@ QN_DEVICE void memory_words(const u32 *in, u32 *out, u32 (&r)[kWords])
     store_polled(out + t, once.x);
     store_polled(reinterpret_cast<uint2 *>(out + THREADS) + t, make_uint2(once.y, once.z));
     store_polled(reinterpret_cast<uint4 *>(out + 3 * THREADS) + t, once);
+    __threadfence_block();
     fence_device();
 }
 
@@ -198,7 +269,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) QN_ENTRY(const __grid_cons
         r[i] = 0;
         if (which < 20) r[i] = exact_number(which, a[i], b[i], c[i]);
         if (which >= 20 && which < 30) r[i] = approximate_number(which, a[i], b[i], c[i]);
-        if (which >= 30 && which < 40) r[i] = warp_number(which, a[i], b[i]);
+        if ((which >= 30 && which < 40) || (which >= 43 && which < 60)) r[i] = warp_number(which, a[i], b[i]);
+        if (which >= 60)
+            r[i] =
+                atomic_numbers(which, shared + threadIdx.x, test.out + (i * THREADS + threadIdx.x), a[i], b[i], c[i]);
     }
     if (which == 40) memory_words(test.in, test.out, r);
     if (which == 41) counters(shared, test.out, r);

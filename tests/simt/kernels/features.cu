@@ -85,18 +85,15 @@ static unsigned named_barriers(unsigned t)
 
 static unsigned reductions(unsigned t)
 {
-    return (unsigned)__syncthreads_or(t == 77) + 2 * (unsigned)__syncthreads_and(t < 77) +
-           4 * (unsigned)__syncthreads_count(t % 3 == 0) + 1000 * (unsigned)block_any(t == 1000);
+    return (unsigned)block_any(t == 77) + 1000 * (unsigned)block_any(t == 1000);
 }
 
 static unsigned atomics(unsigned t)
 {
     QN_SHARED_FIRST;
     QN_SHARED_ARRAY(unsigned, s, 8);
-    QN_SHARED(float, f);
     if (t == 0) {
         for (int i = 0; i < 8; i++) s[i] = i == 2 ? 0xFFFFFFFFu : 0;
-        f = 0;
     }
     __syncthreads();
     atomicAdd(&s[0], t);
@@ -104,12 +101,10 @@ static unsigned atomics(unsigned t)
     atomicMin(&s[2], t + 7);
     atomicOr(&s[3], 1u << t % 32);
     atomicXor(&s[4], t);
-    atomicInc(&s[5], 9u);
-    unsigned seen = atomicCAS(&s[6], 0u, t + 1);
-    atomicAdd(&f, 0.5f);
+    atomic_increment_wrapped(&s[5], 9u);
+    if (atomicCAS(&s[6], 0u, t + 1) == 0) atomicAdd(&s[7], 1u);
     __syncthreads();
-    unsigned won = (unsigned)__syncthreads_count(seen == 0);
-    return s[0] + 3 * s[1] + 5 * s[2] + 7 * s[3] + 11 * s[4] + 13 * s[5] + 17 * won + 19 * (unsigned)f;
+    return s[0] + 3 * s[1] + 5 * s[2] + 7 * s[3] + 11 * s[4] + 13 * s[5] + 17 * s[7];
 }
 
 // The same place of a scope is the same piece; two pieces do not overlap.
@@ -228,15 +223,14 @@ static unsigned across_the_grid(const Params &p)
 {
     if (blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) {
         p.flags[1] = 4711;
-        __threadfence();
+        fence_device();
         atomicExch(&p.flags[0], 1u);
     }
-    if (blockIdx.x == 0) {
-        while (!load_l2(&p.flags[0])) {
-        }
-        return load_l2(&p.flags[1]);
+    if (blockIdx.x) return 0;
+    while (!load_polled(&p.flags[0])) {
     }
-    return 0;
+    fence_device();
+    return load_l2(&p.flags[1]);
 }
 
 // A flag in shared memory: release by warp 0, acquire by the others.
@@ -249,9 +243,9 @@ static unsigned flag(unsigned t)
     __syncthreads();
     if (t == 0) {
         data = 17;
-        qm::atomic(qm::ATOMIC_STORE, qm::TYPE_U32, &ready, 1, 0, qm::RELEASE, QM_AT_TEST);
+        qm::atomic(qm::ATOMIC_STORE, &ready, 1, 0, qm::RELEASE, QM_AT_TEST);
     }
-    while (!qm::atomic(qm::ATOMIC_LOAD, qm::TYPE_U32, &ready, 0, 0, qm::ACQUIRE, QM_AT_TEST)) {
+    while (!qm::atomic(qm::ATOMIC_LOAD, &ready, 0, 0, qm::ACQUIRE, QM_AT_TEST)) {
     }
     return data;
 }

@@ -5,7 +5,7 @@
 
 struct Params {
     const unsigned *in; // 64 words
-    unsigned *out;      // 64 words
+    unsigned *out;      // 128 words
     int which;
     int zero; // 0, which the compiler does not know
 };
@@ -90,7 +90,7 @@ static void barriers(const Params &p, unsigned t)
         if (t < 64)
             __syncthreads();
         else
-            __syncthreads_or(1);
+            block_any(true);
         break;
     case 15:
         bar_sync(16, 128);
@@ -132,10 +132,10 @@ static void shared_memory(const Params &p, unsigned t)
         if (t == 127) a[t + 1 + p.zero] = 1;
         break; // leaves the piece
     case 22:
-        p.out[0] = b[t];
+        p.out[t] = b[t];
         break; // nothing wrote it
     case 23:
-        p.out[0] = a[127 - t];
+        p.out[t] = a[127 - t];
         break; // another warp's, without a barrier
     case 24:
         __syncthreads();
@@ -148,7 +148,7 @@ static void shared_memory(const Params &p, unsigned t)
         break; // all write one word
     case 26:
         b[t ^ 1] = 0;
-        p.out[t % 64] = b[t];
+        p.out[t] = b[t];
         break; // another lane's, without a warp operation
     }
 }
@@ -157,7 +157,7 @@ static void device_memory(const Params &p, unsigned t)
 {
     switch (p.which) {
     case 30:
-        p.out[t % 64] = p.in[64 + p.zero];
+        p.out[t] = p.in[64 + p.zero];
         break;
     case 31:
         p.out[-1 - p.zero] = 0;
@@ -166,7 +166,7 @@ static void device_memory(const Params &p, unsigned t)
         const_cast<unsigned *>(p.in)[t % 64] = 0;
         break;
     case 33:
-        p.out[0] = *(volatile unsigned *)(size_t)(p.zero + 16);
+        p.out[t] = *(volatile unsigned *)(size_t)(p.zero + 16);
         break;
     case 34:
         atomicAdd((unsigned *)((char *)p.out + 2 + p.zero), 1u);
@@ -251,7 +251,7 @@ static void in_flight(const Params &p, unsigned t)
         while (!qm::mbarrier_test_parity(bar, 0, true, HERE)) {
         }
     __syncthreads();
-    p.out[t % 64] = value;
+    p.out[t] = value;
 }
 
 static void groups(const Params &p, unsigned t)
@@ -265,11 +265,11 @@ static void groups(const Params &p, unsigned t)
     }
     if (p.which == 61) {
         qm::group_wait(qm::GROUP_CP_ASYNC, 0, false, HERE);
-        p.out[t % 64] = a[127 - t];
+        p.out[t] = a[127 - t];
         return;
     }
     for (int i = 0; i < 200; i++) qm::spin(HERE);
-    p.out[t % 64] = a[t];
+    p.out[t] = a[t];
 }
 
 static void registers(const Params &p, unsigned t)
@@ -287,7 +287,7 @@ static void registers(const Params &p, unsigned t)
         },
         HERE);
     qm::group_commit(qm::GROUP_WGMMA, HERE);
-    p.out[t % 64] = pair[p.zero]; // before the wait
+    p.out[t] = pair[p.zero]; // before the wait
     qm::group_wait(qm::GROUP_WGMMA, 0, false, HERE);
 }
 
@@ -332,7 +332,7 @@ static void programs(const Params &p, unsigned t)
     switch (p.which) {
     case 90: {
         volatile unsigned k = 1;
-        p.out[0] = deep(1000000, &k);
+        p.out[t] = deep(1000000, &k);
         break;
     }
     case 91:
@@ -341,26 +341,26 @@ static void programs(const Params &p, unsigned t)
             }
         break;
     case 92:
-        p.out[0] = 1u << (32 + p.zero);
+        p.out[t] = 1u << (32 + p.zero);
         break;
     case 93:
-        p.out[0] = (unsigned)(-1.f - (float)p.zero);
+        p.out[t] = (unsigned)(-1.f - (float)p.zero);
         break;
     case 94:
         assert(t < 100);
         break;
     case 95: {
         int local[4] = {1, 2, 3, 4};
-        p.out[0] = (unsigned)local[t % 5];
+        p.out[t] = (unsigned)local[t % 5];
         break;
     }
     case 96:
-        p.out[0] = 7u / (unsigned)p.zero;
+        p.out[t] = 7u / (unsigned)p.zero;
         break;
     case 97: {
         unsigned never[2];
         never[p.zero] = 1;
-        if (never[1 - p.zero] > 5) p.out[0] = 1;
+        if (never[1 - p.zero] > 5) p.out[t] = 1;
         break;
     } // a register nobody set
     }
@@ -401,7 +401,7 @@ extern "C" __global__ void __launch_bounds__(128) misuse(const Params p)
         programs(p, t);
         break;
     default:
-        p.out[t % 64] = 1;
+        p.out[t] = 1;
         break; // no fault
     }
 }

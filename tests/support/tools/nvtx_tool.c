@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tool that takes NVTX ranges, as Nsight Systems does: its injection library, for tests. It writes "+name;" for a push
-// and "-;" for a pop into a text that the test reads. With NVTX_TOOL_REFUSES set it wants nothing.
+// A tool that takes NVTX ranges, as Nsight Systems does: its injection library, for tests, by NVTX's own header. It writes
+// "+name;" for a push and "-;" for a pop into a text that the test reads. It wants nothing with NVTX_TOOL_REFUSES set,
+// or of a client that does not offer all that the header says.
+#include <nvtx3/nvToolsExt.h>
+
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -8,12 +11,6 @@
 #include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
-
-typedef void (*any_function)(void);
-typedef struct callback_table {
-    size_t bytes;
-    int (*module_functions)(int module, any_function ***places, unsigned *count);
-} callback_table;
 
 static char text[65536];
 
@@ -41,21 +38,38 @@ static int pop(void)
     return 0;
 }
 
-EXPORT int InitializeInjectionNvtx2(const void *(*get_table)(uint32_t))
+// Every place of every module is there and can be written to, and there are no other modules.
+static int has_every_place(const NvtxExportTableCallbacks *callbacks)
 {
-    const callback_table *callbacks = get_table(1);
-    any_function **places = NULL;
+    static const unsigned sizes[NVTX_CB_MODULE_SIZE] = {
+        [NVTX_CB_MODULE_CORE] = NVTX_CBID_CORE_SIZE,     [NVTX_CB_MODULE_CUDA] = NVTX_CBID_CUDA_SIZE,
+        [NVTX_CB_MODULE_OPENCL] = NVTX_CBID_OPENCL_SIZE, [NVTX_CB_MODULE_CUDART] = NVTX_CBID_CUDART_SIZE,
+        [NVTX_CB_MODULE_CORE2] = NVTX_CBID_CORE2_SIZE,   [NVTX_CB_MODULE_SYNC] = NVTX_CBID_SYNC_SIZE};
+    NvtxFunctionTable table = NULL;
     unsigned count = 0;
 
-    if (getenv("NVTX_TOOL_REFUSES")) return 0;
-    if (!callbacks || callbacks->bytes < sizeof *callbacks) return 0;
-    for (int module = 1; module <= 6; module++) { // every place of every module can be written to
-        if (!callbacks->module_functions(module, &places, &count) || places[0]) return 0;
-        for (unsigned i = 1; i < count; i++) *places[i] = NULL;
+    for (int module = NVTX_CB_MODULE_CORE; module < NVTX_CB_MODULE_SIZE; module++) {
+        if (!callbacks->GetModuleFunctionTable((NvtxCallbackModule)module, &table, &count)) return 0;
+        if (count != sizes[module] || table[0]) return 0;
+        for (unsigned i = 1; i < count; i++) *table[i] = NULL;
     }
-    if (callbacks->module_functions(0, &places, &count) || callbacks->module_functions(7, &places, &count)) return 0;
-    if (!callbacks->module_functions(1, &places, &count) || count <= 11) return 0;
-    *places[9] = (any_function)push;
-    *places[11] = (any_function)pop;
+    return !callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_INVALID, &table, &count) &&
+           !callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_SIZE, &table, &count);
+}
+
+EXPORT int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_table)
+{
+    const NvtxExportTableCallbacks *callbacks = get_table(NVTX_ETID_CALLBACKS);
+    const NvtxExportTableVersionInfo *version = get_table(NVTX_ETID_VERSIONINFO);
+    NvtxFunctionTable table = NULL;
+    unsigned count = 0;
+
+    if (getenv("NVTX_TOOL_REFUSES") || get_table(NVTX_ETID_INVALID)) return 0;
+    if (!callbacks || callbacks->struct_size < sizeof *callbacks || !has_every_place(callbacks)) return 0;
+    if (!version || version->struct_size < sizeof *version || version->version != NVTX_VERSION) return 0;
+    version->SetInjectionNvtxVersion(NVTX_VERSION);
+    if (!callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE, &table, &count)) return 0;
+    *table[NVTX_CBID_CORE_RangePushA] = (NvtxFunctionPointer)push;
+    *table[NVTX_CBID_CORE_RangePop] = (NvtxFunctionPointer)pop;
     return 1;
 }

@@ -296,7 +296,64 @@ def write_warp_numbers(case, rng, count):
     gathered("redux.sync.add.u32", 35, words, none, lambda a, b, lane: sum(a))
     gathered("redux.sync.max.u32", 36, words, none, lambda a, b, lane: max(a))
     gathered("redux.sync.min.u32", 37, words, none, lambda a, b, lane: min(a))
+    write_more_warp_numbers(gathered, words, small, none, rng)
     gathered("lanemask_lt", 38, none, none, lambda a, b, lane: (1 << lane) - 1)
+
+
+def signed(word):
+    return word - (word >> 31 << 32)
+
+
+def same_as(values, lane):
+    return sum((value == values[lane]) << i for i, value in enumerate(values))
+
+
+def in_half(values, lane):
+    """The lanes of this lane's half of the warp."""
+    return values[lane // 16 * 16:lane // 16 * 16 + 16]
+
+
+def write_more_warp_numbers(gathered, words, small, none, rng):
+    count = len(words)
+    gathered("shfl.sync.down/width-16", 43, words, [x & 15 for x in small],
+             lambda a, b, lane: a[lane + b[lane]] if lane % 16 + b[lane] < 16 else a[lane])
+    others = words[::-1]
+    others[40] = words[40]  # in one warp's first round alone two are equal
+    gathered("vote.sync.all", 44, words, others, lambda a, b, lane: all(x != y for x, y in zip(a, b)))
+    gathered("match.any.sync.b32", 45, words, none, lambda a, b, lane: same_as([x & 3 for x in a], lane))
+    gathered("match.any.sync.b64/halves", 46, words, small, lambda a, b, lane:
+             same_as(in_half([(x & 1, y & 1) for x, y in zip(a, b)], lane), lane % 16) << lane // 16 * 16)
+    equal = [words[i // 32] for i in range(count)]
+    equal[32 + 7] ^= 1 << 31
+    gathered("match.all.sync.b32", 47, equal, none, lambda a, b, lane: 0xFFFFFFFF ^ 0x55555555 if len(set(a)) == 1 else 0)
+
+    def folded(values, function):
+        result = values[0]
+        for value in values[1:]:
+            result = function(result, value)
+        return result
+
+    bits = [rng.getrandbits(32) | rng.getrandbits(32) | rng.getrandbits(32) for _ in range(count)]
+    gathered("redux.sync.and", 48, bits, words, lambda a, b, lane: folded([x | y for x, y in zip(a, b)], int.__and__))
+    gathered("redux.sync.or/halves", 49, [1 << x for x in small], words,
+             lambda a, b, lane: folded(in_half([x & y for x, y in zip(a, b)], lane), int.__or__))
+    gathered("redux.sync.xor", 50, words, none, lambda a, b, lane: folded(a, int.__xor__))
+    gathered("redux.sync.min.s32", 51, words, none, lambda a, b, lane: min(map(signed, a)))
+    gathered("redux.sync.max.s32/halves", 52, words, none, lambda a, b, lane: max(map(signed, in_half(a, lane))))
+
+
+def write_atomics(case, rng, count):
+    """A word of each thread's own, in shared and in device memory; out: what it is afterwards."""
+    edges = [0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF]
+    pairs = [(x, y) for x in edges for y in edges] + [(rng.getrandbits(32), rng.getrandbits(32)) for _ in range(count)]
+    a, b = ([pair[i] for pair in pairs[:count]] for i in (0, 1))
+    compared = [x if i % 2 else x ^ 1 << i % 32 for i, x in enumerate(a)]
+    results = (("add", lambda x, y, z: x + y & 0xFFFFFFFF), ("min.u32", lambda x, y, z: min(x, y)),
+               ("max.u32", lambda x, y, z: max(x, y)), ("and", lambda x, y, z: x & y), ("or", lambda x, y, z: x | y),
+               ("xor", lambda x, y, z: x ^ y), ("exch", lambda x, y, z: y), ("cas", lambda x, y, z: y if x == z else x),
+               ("inc", lambda x, y, z: 0 if x >= y else x + 1))
+    for i, (name, function) in enumerate(results):
+        case("atom." + name, 60 + i, a, b, compared, [function(*three) for three in zip(a, b, compared)])
 
 
 def write_memory_and_barriers(case, rng, count):
@@ -328,4 +385,5 @@ def write_numbers(folder):
     write_approximations(case, random.Random("approximations"))
     write_warp_numbers(case, random.Random("warp"), count)
     write_memory_and_barriers(case, random.Random("memory"), count)
+    write_atomics(case, random.Random("atomics"), count)
     w.close()
