@@ -26,6 +26,7 @@ constexpr u32 kUnits = THREADS / kUnit;
 constexpr u32 kUnitVectors = (kUnits + 3) / 4;
 constexpr u32 kLists = kK <= 8 ? 1 : kK <= 16 ? 2 : 4; // candidates a lane
 constexpr u32 kSlots = kLists * kWarp;
+constexpr u32 kFailure = 4096; // more than there are experts: a count that says that something failed
 
 constexpr u32 kBlockBytes =
     kUnitVectors * 16 + kRanked * 4 + kSlots * 12 + THREADS * 8 + (1 + kGroups + 2 * kWarps) * 4;
@@ -195,7 +196,8 @@ QN_NOINLINE void rounds_and_store(const gate_params &p, i64 token)
 // ---- a token
 
 // x, bias: of the thread's expert; -inf and 0 where there is none. Everything of s is free before; the first warp may
-// still be at work when the others return. With kMayFail, `failed` in any thread: false for all, and nothing is stored.
+// still be at work when the others return. With kMayFail, `failed` in any thread: false for the first warp, and nothing is
+// stored.
 template <bool kMayFail = false>
 QN_DEVICE bool gate_by_block(const gate_params &p, const Shared &s, i64 token, float x, float bias, bool failed = false)
 {
@@ -215,20 +217,20 @@ QN_DEVICE bool gate_by_block(const gate_params &p, const Shared &s, i64 token, f
     }
     store_maxima(s, key);
     s.key[expert] = key, s.a[expert] = a;
-    if constexpr (kMayFail) {
-        if (QN_UNLIKELY(block_any(failed))) return false;
-    } else {
-        __syncthreads();
-    }
+    __syncthreads();
+    if (kMayFail && QN_UNLIKELY(failed)) atomicAdd(s.count, kFailure);
     if (key != kKeyNone && maxima_above(s, key) < kK) {
         const u32 place = atomic_count_shared(s.count, key);
         if (place < kSlots) s.slot[place] = candidate(key, expert), s.slot_a[place] = a;
     }
     __syncthreads();
     if (warp_index() != 0) return true;
-    if (*s.count > kSlots)
+    const u32 count = *s.count;
+    if (QN_UNLIKELY(count > kSlots)) {
+        if (kMayFail && count >= kFailure) return false;
         rounds_and_store(p, token);
-    else
-        rank_and_store(p, s, token, *s.count);
+    } else {
+        rank_and_store(p, s, token, count);
+    }
     return true;
 }

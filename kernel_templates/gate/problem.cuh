@@ -70,6 +70,10 @@ QN_DEVICE u32 group_key(u32 best, u32 second)
 // ---- logits, and the parts that they may come in
 
 // Who has a block: w has those from w · blocks / workers on.
+QN_DEVICE u32 first_block_of(const gate_parts &parts, u32 worker)
+{
+    return worker * parts.blocks / (u32)parts.workers;
+}
 QN_DEVICE u32 worker_of(const gate_parts &parts, u32 block)
 {
     return ((block + 1) * (u32)parts.workers - 1) / parts.blocks;

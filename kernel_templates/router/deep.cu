@@ -73,7 +73,7 @@ QN_DEVICE void multiply(const router_params &p)
     multiply_blocks(c, p, part, group, group < GROUPS);
     if (group >= GROUPS) return;
     wgmma_fence_operand(c);
-    const i64 low = part.token + group * 64 + thread / 32 * 16 + thread % 32 / 4;
+    const u32 low = part.token + group * 64 + thread / 32 * 16 + thread % 32 / 4;
 #pragma unroll
     for (u32 i = 0; i < kSums; i += 2)
         put_pair(p, part, low + i / 2 % 2 * 8, part.expert + thread % 4 * 2 + i / 4 * 8, c[i], c[i + 1]);

@@ -70,7 +70,7 @@ QN_DEVICE void multiply(const router_params &p)
     const bool multiplies = warp_index() < WARPS_M * WARPS_N;
     const u32 first = warp_index() / WARPS_N * (kRows * 8);
     const u32 row = first + lane_index() % 8, column = warp_index() % WARPS_N * (kColumns * 4) + lane_index() / 8;
-    const i64 rest = p.gate.N - part.token - first;
+    const i64 rest = (i64)p.tokens - part.token - first;
     const u32 left = rest < 0 ? 0 : (u32)min(rest, (i64)kTokens);
     Sums<kSums> sums;
     sums.clear();

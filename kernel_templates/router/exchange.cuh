@@ -30,7 +30,7 @@ QN_DEVICE bool is_aligned(const router_params &p)
     return p.x_aligned && p.w_aligned;
 }
 
-QN_DEVICE u32 *words_of(const router_params &p, i64 token, u32 slice)
+QN_DEVICE u32 *words_of(const router_params &p, u32 token, u32 slice)
 {
     return p.words + ((u64)token * kSlices + slice) * kPitch;
 }
@@ -66,7 +66,7 @@ QN_DEVICE float4 *sums_of_teams() // [kTeams, kVectors]
 
 // kInFlight slices of this thread's team from `first` on, added to sum in their order. What did not come in time stays set in
 // the result.
-QN_DEVICE u32 add_at_once(const router_params &p, i64 token, u32 first, float4 &sum)
+QN_DEVICE u32 add_at_once(const router_params &p, u32 token, u32 first, float4 &sum)
 {
     const u32 team = threadIdx.x / kVectors, vector = threadIdx.x % kVectors;
     const uint4 *words = reinterpret_cast<const uint4 *>(words_of(p, token, team * kEach + first)) + vector;
@@ -91,7 +91,7 @@ QN_DEVICE u32 add_at_once(const router_params &p, i64 token, u32 first, float4 &
 }
 
 // This thread's words: the slices of its team, four experts. True: not all came.
-QN_DEVICE bool add_slices(const router_params &p, float4 *sums, i64 token)
+QN_DEVICE bool add_slices(const router_params &p, float4 *sums, u32 token)
 {
     const u32 team = threadIdx.x / kVectors, vector = threadIdx.x % kVectors;
     if (team >= kTeams) return false;
@@ -104,7 +104,7 @@ QN_DEVICE bool add_slices(const router_params &p, float4 *sums, i64 token)
 }
 
 // With one slice: the sum itself, by the thread of the expert.
-QN_DEVICE bool wait_for_sum(const router_params &p, i64 token, float &x)
+QN_DEVICE bool wait_for_sum(const router_params &p, u32 token, float &x)
 {
     const u32 *word = words_of(p, token, 0) + threadIdx.x;
     u32 bits = kAbsent;
@@ -114,9 +114,12 @@ QN_DEVICE bool wait_for_sum(const router_params &p, i64 token, float &x)
 }
 
 // This thread's expert's sum, of all slices. True: not all words came.
-QN_DEVICE bool sum_of_slices(const router_params &p, float4 *sums, i64 token, bool exists, float &x)
+QN_DEVICE bool sum_of_slices(const router_params &p, float4 *sums, u32 token, bool exists, float &x)
 {
-    if constexpr (kSlices == 1) return exists && wait_for_sum(p, token, x);
+    if constexpr (kSlices == 1) {
+        float of_nobody; // the words that fill up the last vector are waited for too: clear_words takes them as well
+        return threadIdx.x < kPitch && wait_for_sum(p, token, exists ? x : of_nobody);
+    }
     const bool late = add_slices(p, sums, token);
     __syncthreads();
     if (exists) {
@@ -129,30 +132,30 @@ QN_DEVICE bool sum_of_slices(const router_params &p, float4 *sums, i64 token, bo
 }
 
 // By all warps but the first, which has the candidates to rank meanwhile.
-QN_DEVICE void clear_words(const router_params &p, i64 token)
+QN_DEVICE void clear_words(const router_params &p, u32 token)
 {
     constexpr u32 kFirst = THREADS > kWarp ? kWarp : 0;
-    if (p.gate.N > ROUTER_MOST_WHOLE || threadIdx.x < kFirst) return;
+    if (p.tokens > ROUTER_MOST_WHOLE || threadIdx.x < kFirst) return;
     uint4 *words = reinterpret_cast<uint4 *>(words_of(p, token, 0));
+#pragma unroll 1
     for (u32 i = threadIdx.x - kFirst; i < kSlices * kVectors; i += THREADS - kFirst)
         words[i] = make_uint4(kAbsent, kAbsent, kAbsent, kAbsent);
 }
 
-QN_NOINLINE void store_late(const router_params &p, i64 token)
+QN_NOINLINE void store_late(const router_params &p, u32 token)
 {
     if (threadIdx.x >= kK) return;
     if constexpr (!GIVEN) store_id(p.gate, token, threadIdx.x, threadIdx.x);
     store_weight(p.gate, token, threadIdx.x, not_a_number());
 }
 
-QN_DEVICE void gate_token(const router_params &p, const Shared &s, float4 *sums, i64 token)
+QN_DEVICE void gate_token(const router_params &p, const Shared &s, float4 *sums, u32 token)
 {
     const u32 expert = threadIdx.x;
     const bool exists = THREADS == kE || expert < kE;
     const float bias = exists && !GIVEN ? bias_of(p.gate, expert) : 0.f;
     float x = -infinity();
     const bool late = sum_of_slices(p, sums, token, exists, x);
-    if (p.logits && exists) p.logits[token * p.logits_stride + expert] = x;
     bool done;
     if constexpr (GIVEN) {
         s.a[expert] = x;
@@ -162,6 +165,7 @@ QN_DEVICE void gate_token(const router_params &p, const Shared &s, float4 *sums,
         done = gate_by_block<true>(p.gate, s, token, x, bias, late);
     }
     if (QN_UNLIKELY(!done)) store_late(p, token);
+    if (p.logits && exists) p.logits[token * p.logits_stride + expert] = x; // after what others may wait for
     clear_words(p, token);
 }
 
@@ -173,23 +177,11 @@ QN_DEVICE void gate_tokens(const router_params &p)
     const Shared s = shared_pieces();
     float4 *sums = sums_of_teams();
     const u32 first = p.part == ROUTER_GATE ? blockIdx.x : gridDim.x - 1 - blockIdx.x;
-    for (i64 token = first; token < p.gate.N; token += gridDim.x) {
+    for (u32 token = first; token < p.tokens; token += gridDim.x) {
         if (token != first) __syncthreads(); // the first warp has done with the token before
         gate_token(p, s, sums, token);
     }
 }
-
-// What every kernel of partial sums is: multiply for inputs whose rows begin at multiples of 16 bytes.
-#define QN_PARTS_KERNEL(multiply)                                                                                      \
-    extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ router_params p)  \
-    {                                                                                                                  \
-        if (p.part == ROUTER_PARTS) launch_dependents();                                                               \
-        if (is_aligned(p))                                                                                             \
-            multiply(p);                                                                                               \
-        else                                                                                                           \
-            multiply_elements<kTokens>(p);                                                                             \
-        if constexpr (FUSED) gate_tokens(p);                                                                           \
-    }
 
 // ---- inputs that do not begin at multiples of 16 bytes
 
@@ -197,11 +189,11 @@ QN_DEVICE void gate_tokens(const router_params &p)
 template <u32 kTokens> QN_NOINLINE void multiply_elements(const router_params &p)
 {
     const Part part = part_of_block<kTokens>();
-    const u32 left = (u32)min(p.gate.N - part.token, (i64)kTokens);
+    const u32 left = min(p.tokens - part.token, kTokens);
 #pragma unroll 1
     for (u32 i = warp_index(); i < left * kExperts; i += kWarps) {
         const u32 e = part.expert + i % kExperts;
-        const i64 token = part.token + i / kExperts;
+        const u32 token = part.token + i / kExperts;
         float sum = 0.f;
         if (e >= kPitch) continue;
 #pragma unroll 1
@@ -213,3 +205,21 @@ template <u32 kTokens> QN_NOINLINE void multiply_elements(const router_params &p
         if (lane_index() == 0) store_polled(words_of(p, token, part.slice) + e, publish(sum));
     }
 }
+
+// ---- what every kernel of partial sums is
+
+// multiply(): for inputs whose rows begin at multiples of 16 bytes.
+template <u32 kTokens, class Multiply> QN_DEVICE void parts_kernel(const router_params &p, Multiply multiply)
+{
+    if (is_aligned(p))
+        multiply();
+    else
+        multiply_elements<kTokens>(p);
+    if (p.part == ROUTER_PARTS) launch_dependents();
+    if constexpr (FUSED) gate_tokens(p);
+}
+#define QN_PARTS_KERNEL(multiply)                                                                                      \
+    extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ router_params p)  \
+    {                                                                                                                  \
+        parts_kernel<kTokens>(p, [&] { multiply(p); });                                                                \
+    }

@@ -82,8 +82,8 @@ QN_DEVICE void multiply_tokens(const Weights &w, const router_params &p, const P
         const bool inside = is_inside(d + k * 32, part);
 #pragma unroll
         for (u32 half = 0; half < 2; half++) {
-            const i64 token = part.token + low + 8 * half;
-            const bool exists = inside && token < p.gate.N && !(kHalf && half);
+            const u32 token = part.token + low + 8 * half;
+            const bool exists = inside && token < p.tokens && !(kHalf && half);
             x[k][half] = exists ? load_vector(row_of_x(p, token) + d + k * 32) : make_uint4(0, 0, 0, 0);
         }
     }
@@ -105,7 +105,7 @@ QN_DEVICE void multiply(const router_params &p)
     QN_SHARED_FIRST;
     QN_SHARED_ARRAY(float4, all_sums, kSumFloats / 4);
     const Part part = part_of_block<kTokens>();
-    const u32 left = (u32)min(p.gate.N - part.token, (i64)kTokens);
+    const u32 left = min(p.tokens - part.token, kTokens);
     if (warp_index() < MULTIPLY_WARPS) {
         const u32 d = part.begin + warp_index() * CHUNK + lane_index() % 4 * 8;
         float *sums = reinterpret_cast<float *>(all_sums) + warp_index() * kTokens * kSumPitch;

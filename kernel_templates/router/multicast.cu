@@ -22,7 +22,7 @@
 #include "../common/fence.cuh"
 #include "../common/tma.cuh"
 #include "../common/wgmma.cuh"
-#include "args_multicast.h"
+#include "args_mapped.h"
 #include "put.cuh"
 
 constexpr u32 kTokens = TOKENS;
@@ -35,7 +35,9 @@ constexpr u32 kAcross = CLUSTER_E, kDown = CLUSTER_N;
 constexpr u32 kBlock = 64;
 constexpr u32 kRowUnits = kBlock / 8;
 constexpr u32 kStageUnits = (TOKENS + EXPERTS) * kRowUnits;
-constexpr u32 kBlocks = (kD + kBlock - 1) / kBlock; // of a tile
+constexpr u32 kBlocks = (kD + kBlock - 1) / kBlock;                     // of a tile
+constexpr bool kAllExperts = EXPERTS * CLUSTER_E == kE && kE == kPitch; // no CTA has any beyond the last
+constexpr u32 kAlone = CLUSTER > 1 ? 2 : STAGES; // blocks that a CTA asks for before the cluster has met
 // Registers a thread, where the launch gives each 64 Ki / THREADS: those that load need few.
 constexpr int kLoaderRegisters = kMultiplyGroups == 3 ? 32 : 40;
 constexpr int kMultiplierRegisters = kMultiplyGroups == 3 ? 160 : 232;
@@ -86,17 +88,21 @@ QN_DEVICE Place place_of_cta()
     return Place{rank % kAcross, rank / kAcross};
 }
 
-struct Run { // of blocks, counted through all tiles
-    u64 begin, end;
+// Blocks in turn: of a tile from `first` on, then of the tiles after it.
+struct Run {
+    u32 tile, first;
+    u32 left;
 };
 
 QN_DEVICE Run run_of_cluster(const router_multicast_params &all)
 {
-    const u64 worker = blockIdx.x / CLUSTER, workers = gridDim.x / CLUSTER;
-    const u64 things = all.parts.blocks ? all.parts.blocks : all.tiles;
-    Run run = {worker * things / workers, (worker + 1) * things / workers};
-    if (!all.parts.blocks) run.begin *= kBlocks, run.end *= kBlocks;
-    return run;
+    const u32 worker = blockIdx.x / CLUSTER;
+    if (all.parts.blocks) {
+        const u32 begin = first_block_of(all.parts, worker);
+        return Run{begin / kBlocks, begin % kBlocks, first_block_of(all.parts, worker + 1) - begin};
+    }
+    return Run{worker * all.tiles_each + min(worker, all.tiles_more), 0,
+               (all.tiles_each + (worker < all.tiles_more ? 1 : 0)) * kBlocks};
 }
 
 // What of a run is of one tile.
@@ -105,18 +111,23 @@ struct Piece {
     u32 blocks; // of D
 };
 
+QN_DEVICE Part part_at(const Place &place, const Run &run)
+{
+    return Part{place.across * kExperts, 0, run.first * kBlock, kD, (run.tile * kDown + place.down) * kTokens};
+}
+
 QN_DEVICE Piece next_piece(const router_multicast_params &all, const Place &place, const Run &run)
 {
-    const u32 tile = (u32)(run.begin / kBlocks), first = (u32)(run.begin % kBlocks);
-    Piece piece;
-    piece.blocks = min(kBlocks - first, (u32)(run.end - run.begin));
-    piece.part.expert = place.across * kExperts;
-    piece.part.token = ((i64)tile * kDown + place.down) * kTokens;
-    piece.part.begin = first * kBlock;
-    piece.part.end = kD;
-    piece.part.slice = 0;
-    if (kSlices > 1 && first) piece.part.slice = blockIdx.x / CLUSTER - worker_of(all.parts, tile * kBlocks);
+    Piece piece = {part_at(place, run), min(kBlocks - run.first, run.left)};
+    if (kSlices > 1 && run.first) piece.part.slice = blockIdx.x / CLUSTER - worker_of(all.parts, run.tile * kBlocks);
     return piece;
+}
+
+QN_DEVICE void go_on(Run &run, u32 blocks) // of the tile that it is at
+{
+    run.left -= blocks;
+    run.first += blocks;
+    if (run.first == kBlocks) run.first = 0, run.tile++;
 }
 
 QN_DEVICE void start_barriers(const Pieces &s)
@@ -156,9 +167,9 @@ QN_DEVICE const TensorMap *map_of(const router_map &map)
     return reinterpret_cast<const TensorMap *>(&map);
 }
 
-template <u32 kShares> QN_DEVICE void load_box(uint4 *to, const router_map &map, u64 *bar, u32 ranks, u32 d, u32 row)
+template <bool kShared> QN_DEVICE void load_box(uint4 *to, const router_map &map, u64 *bar, u32 ranks, u32 d, u32 row)
 {
-    if constexpr (kShares > 1)
+    if constexpr (kShared)
         cp_async_bulk_tensor_2d_load_multicast(to, map_of(map), bar, (u16)ranks, (i32)d, (i32)row);
     else
         cp_async_bulk_tensor_2d_load(to, map_of(map), bar, (i32)d, (i32)row);
@@ -171,35 +182,40 @@ QN_DEVICE void wait_turn(u64 *bars, u32 stage, u32 &turns)
     turns ^= 1u << stage;
 }
 
-// By one thread. Who asks for a block of x or W waits for all who had what lies in its place; the others say no more than
-// how much will come, once what came before is here.
-QN_DEVICE void load_blocks(const router_multicast_params &all, const Place &place, const Pieces &s)
+// The thread that loads.
+struct Loader {
+    Run run;
+    u32 block; // of all pieces
+    u32 turns_x, turns_w;
+};
+
+// Up to `blocks` blocks. Who asks for a block of x or W waits for all who had what lies in its place; the others say no more
+// than how much will come, once what came before is here. Before the cluster has met, each asks for its own.
+template <bool kMet>
+QN_DEVICE void load_blocks(const router_multicast_params &all, const Place &place, const Pieces &s, Loader &l,
+                           u32 blocks)
 {
     const u32 row = ((1u << kAcross) - 1) << (place.down * kAcross);
-    u32 column = 0, block = 0, turns_x = 0, turns_w = 0; // blocks are counted through all pieces
+    u32 column = 0;
 #pragma unroll
     for (u32 i = 0; i < kDown; i++) column |= 1u << (i * kAcross + place.across);
-    Run run = run_of_cluster(all);
 #pragma unroll 1
-    while (run.begin < run.end) {
-        const Piece piece = next_piece(all, place, run);
-#pragma unroll 1
-        for (u32 i = 0; i < piece.blocks; i++, block++) {
-            const u32 stage = block % STAGES, d = piece.part.begin + i * kBlock;
-            const bool again = block >= STAGES;
-            uint4 *to = block_of(s, block);
-            if (again) wait_phase(s.full + stage, block / STAGES - 1);
-            mbarrier_arrive_expect_tx(s.full + stage, kStageUnits * 16);
-            if (block % kAcross == place.across) {
-                if (again) wait_turn(s.free_x, stage, turns_x);
-                load_box<kAcross>(to, all.x, s.full + stage, row, d, (u32)piece.part.token);
-            }
-            if (block % kDown == place.down) {
-                if (again) wait_turn(s.free_w, stage, turns_w);
-                load_box<kDown>(to + kTokens * kRowUnits, all.w, s.full + stage, column, d, piece.part.expert);
-            }
+    for (; blocks && l.run.left; blocks--, l.block++, go_on(l.run, 1)) {
+        const u32 stage = l.block % STAGES;
+        const Part part = part_at(place, l.run);
+        const bool again = kMet && l.block >= STAGES;
+        uint4 *to = block_of(s, l.block);
+        if (again) wait_phase(s.full + stage, l.block / STAGES - 1);
+        mbarrier_arrive_expect_tx(s.full + stage, kStageUnits * 16);
+        if (!kMet || l.block % kAcross == place.across) {
+            if (again) wait_turn(s.free_x, stage, l.turns_x);
+            load_box<kMet && (kAcross > 1)>(to, all.x, s.full + stage, row, part.begin, part.token);
         }
-        run.begin += piece.blocks;
+        if (!kMet || l.block % kDown == place.down) {
+            if (again) wait_turn(s.free_w, stage, l.turns_w);
+            load_box<kMet && (kDown > 1)>(to + kTokens * kRowUnits, all.w, s.full + stage, column, part.begin,
+                                          part.expert);
+        }
     }
 }
 
@@ -280,7 +296,7 @@ QN_DEVICE void gather_blocks(Sums &sums, const router_params &p, const Piece &pi
 #pragma unroll 1
     for (u32 i = 0; i < piece.blocks; i++) {
         const u32 d = part.begin + i * kBlock;
-        fill(s.blocks, row_of_x(p, part.token), p.x_stride, kTokens, p.gate.N - part.token, d, part.end);
+        fill(s.blocks, row_of_x(p, part.token), p.x_stride, kTokens, (i64)p.tokens - part.token, d, part.end);
         fill(s.blocks + kTokens * kRowUnits, w, p.w_stride, kExperts, (i64)kE - part.expert, d, part.end);
         fence_proxy_async_shared();
         barrier_sync(1, kMultipliers);
@@ -292,16 +308,35 @@ QN_DEVICE void gather_blocks(Sums &sums, const router_params &p, const Piece &pi
 
 // ---- sums
 
+// Of a token: this thread's pairs, eight experts from one to the next, from `first` of c on. Parts are for another launch,
+// which is told by its end that they are there.
+QN_DEVICE void put_token(const router_params &p, const Part &part, u32 token, const float (&c)[kSums], u32 first)
+{
+    const u32 expert = part.expert + threadIdx.x % 4 * 2;
+    if (token >= p.tokens) return;
+    if (!LOGITS || (kAllExperts && p.logits_pairs)) {
+        float *to = LOGITS ? p.logits + (i64)token * p.logits_stride
+                           : reinterpret_cast<float *>(words_of(p, token, part.slice));
+        float2 *pairs = reinterpret_cast<float2 *>(to + expert);
+#pragma unroll
+        for (u32 j = 0; j < kSums / 4; j++)
+            if (kAllExperts || expert + j * 8 < kPitch)
+                pairs[j * 4] = make_float2(c[4 * j + first], c[4 * j + first + 1]);
+    } else {
+#pragma unroll
+        for (u32 j = 0; j < kSums / 4; j++)
+            put_pair(p, part, token, expert + j * 8, c[4 * j + first], c[4 * j + first + 1]);
+    }
+}
+
 QN_DEVICE void put_sums(const router_params &p, const Part &part, const Sums &sums, u32 group)
 {
     const u32 thread = threadIdx.x % kGroupThreads;
 #pragma unroll
     for (u32 r = 0; r < kRows; r++) {
-        const i64 low = part.token + (group * kRows + r) * 64 + thread / 32 * 16 + thread % 32 / 4;
-#pragma unroll
-        for (u32 i = 0; i < kSums; i += 2)
-            put_pair(p, part, low + i / 2 % 2 * 8, part.expert + thread % 4 * 2 + i / 4 * 8, sums.c[r][i],
-                     sums.c[r][i + 1]);
+        const u32 low = part.token + (group * kRows + r) * 64 + thread / 32 * 16 + thread % 32 / 4;
+        put_token(p, part, low, sums.c[r], 0);
+        put_token(p, part, low + 8, sums.c[r], 2);
     }
 }
 
@@ -309,10 +344,10 @@ template <bool kMapped>
 QN_DEVICE void multiply(const router_multicast_params &all, const Place &place, const Pieces &s, u32 group)
 {
     Run run = run_of_cluster(all);
-    const u32 blocks = (u32)(run.end - run.begin);
+    const u32 blocks = run.left;
     u32 block = 0;
 #pragma unroll 1
-    while (run.begin < run.end) {
+    while (run.left) {
         const Piece piece = next_piece(all, place, run);
         Sums sums = {};
         if constexpr (kMapped)
@@ -322,7 +357,7 @@ QN_DEVICE void multiply(const router_multicast_params &all, const Place &place, 
 #pragma unroll
         for (u32 r = 0; r < kRows; r++) wgmma_fence_operand(sums.c[r]);
         put_sums(all.p, piece.part, sums, group);
-        block += piece.blocks, run.begin += piece.blocks;
+        block += piece.blocks, go_on(run, piece.blocks);
     }
 }
 
@@ -332,12 +367,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS)
     const Pieces s = pieces();
     const Place place = place_of_cta();
     const u32 group = __shfl_sync(kFullMask, threadIdx.x / kGroupThreads, 0);
+    Loader loader = {run_of_cluster(all), 0, 0, 0};
+    const bool loads = threadIdx.x == kMultipliers;
+    if (loads) {
+        start_barriers(s);
+        if (all.mapped) load_blocks<false>(all, place, s, loader, kAlone);
+    }
+    __syncwarp(kFullMask);
     launch_dependents();
-    if (threadIdx.x == 0) start_barriers(s);
     meet();
     if (group == kMultiplyGroups) {
         if constexpr (kMultiplyGroups > 1) setmaxnreg_dec<kLoaderRegisters>();
-        if (warp_index() % 4 == 0 && all.mapped && elect_sync(kFullMask)) load_blocks(all, place, s);
+        if (loads && all.mapped) load_blocks<true>(all, place, s, loader, ~0u);
         __syncwarp(kFullMask);
     } else {
         if constexpr (kMultiplyGroups > 1) setmaxnreg_inc<kMultiplierRegisters>();

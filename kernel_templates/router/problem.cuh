@@ -60,9 +60,9 @@ template <class Raw> QN_DEVICE uint4 load_vector_once(const Raw *from)
     return load_once(reinterpret_cast<const uint4 *>(from));
 }
 
-QN_DEVICE const RawX *row_of_x(const router_params &p, i64 token)
+QN_DEVICE const RawX *row_of_x(const router_params &p, u32 token)
 {
-    return static_cast<const RawX *>(p.x) + token * p.x_stride;
+    return static_cast<const RawX *>(p.x) + (i64)token * p.x_stride;
 }
 
 // ---- which part of the work a CTA has: experts fastest, then slices, then tokens
@@ -71,12 +71,12 @@ struct Part {
     u32 expert; // first of the tile
     u32 slice;
     u32 begin, end; // of D
-    i64 token;      // first of the tile
+    u32 token;      // first of the tile
 };
 
 template <u32 kTokens> QN_DEVICE Part part_of_block()
 {
     const u32 tile = blockIdx.x / kExpertTiles, slice = tile % kSlices;
     return Part{blockIdx.x % kExpertTiles * kExperts, slice, slice * kSlice, min(kD, (slice + 1) * kSlice),
-                (i64)(tile / kSlices) * kTokens};
+                tile / kSlices * kTokens};
 }

@@ -5,22 +5,22 @@
 #include "exchange.cuh"
 
 // One sum, of a token and expert that may not exist.
-QN_DEVICE void put_sum(const router_params &p, const Part &part, i64 token, u32 expert, float sum)
+QN_DEVICE void put_sum(const router_params &p, const Part &part, u32 token, u32 expert, float sum)
 {
-    if (token >= p.gate.N) return;
+    if (token >= p.tokens) return;
     if constexpr (LOGITS) {
-        if (expert < kE) p.logits[token * p.logits_stride + expert] = sum;
+        if (expert < kE) p.logits[(i64)token * p.logits_stride + expert] = sum;
     } else {
         if (expert < kPitch) store_polled(words_of(p, token, part.slice) + expert, publish(sum));
     }
 }
 
 // Two neighbours; expert is even.
-QN_DEVICE void put_pair(const router_params &p, const Part &part, i64 token, u32 expert, float a, float b)
+QN_DEVICE void put_pair(const router_params &p, const Part &part, u32 token, u32 expert, float a, float b)
 {
-    if (token >= p.gate.N) return;
+    if (token >= p.tokens) return;
     if constexpr (LOGITS) {
-        float *to = p.logits + token * p.logits_stride + expert;
+        float *to = p.logits + (i64)token * p.logits_stride + expert;
         if (p.logits_pairs && expert + 1 < kE) {
             *reinterpret_cast<float2 *>(to) = make_float2(a, b);
         } else {

@@ -91,10 +91,10 @@ QN_DEVICE Sources sources_of(const router_params &p, const Part &part)
 {
     constexpr u32 kPer = ElementW::kPerVector;
     Sources s = {};
-    const i64 token = part.token + ShareX::row(0);
+    const u32 token = part.token + ShareX::row(0);
     s.x = row_of_x(p, token) + ShareX::unit() * ElementX::kPerVector;
 #pragma unroll
-    for (u32 i = 0; i < ShareX::kCount; i++) s.tokens += token + i * ShareX::kStep < p.gate.N ? 1 : 0;
+    for (u32 i = 0; i < ShareX::kCount; i++) s.tokens += token + i * ShareX::kStep < p.tokens ? 1 : 0;
     const RawW *w = static_cast<const RawW *>(p.w);
     if constexpr (kTransposed) {
         const u32 e = part.expert + ShareW::unit() * kPer;
@@ -218,7 +218,7 @@ template <u32 kCount> struct Sums {
 QN_DEVICE Part part_of_tile()
 {
     if constexpr (LOGITS)
-        return Part{blockIdx.x % kExpertTiles * kExperts, 0, 0, kD, (i64)(blockIdx.x / kExpertTiles) * kTokens};
+        return Part{blockIdx.x % kExpertTiles * kExperts, 0, 0, kD, blockIdx.x / kExpertTiles * kTokens};
     else
         return part_of_block<kTokens>();
 }

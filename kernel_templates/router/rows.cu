@@ -47,7 +47,7 @@ QN_DEVICE void load_rows(Rows &rows, const router_params &p, const Part &part, u
     }
 }
 
-QN_DEVICE void multiply_rows(const Rows &rows, const router_params &p, const Part &part, u32 first, i64 token,
+QN_DEVICE void multiply_rows(const Rows &rows, const router_params &p, const Part &part, u32 first, u32 token,
                              float *sum)
 {
     Eight<ElementX> x[UNITS];
@@ -82,7 +82,7 @@ QN_DEVICE void multiply(const router_params &p)
         load_rows(rows, p, part, first);
 #pragma unroll
         for (u32 n = 0; n < kTokens; n++)
-            if (part.token + n < p.gate.N) multiply_rows(rows, p, part, first, part.token + n, sum[n]);
+            if (part.token + n < p.tokens) multiply_rows(rows, p, part, first, part.token + n, sum[n]);
     }
 #pragma unroll
     for (u32 n = 0; n < kTokens; n++) {
@@ -94,11 +94,12 @@ QN_DEVICE void multiply(const router_params &p)
     }
     __syncthreads();
     if (threadIdx.x >= kSums) return;
-    const u32 n = threadIdx.x / kExperts, e = part.expert + threadIdx.x % kExperts;
-    float whole = 0.f;
+    const u32 n = kTokens == 1 ? 0 : threadIdx.x / kExperts, e = part.expert + threadIdx.x - n * kExperts;
+    float sum_of_warps[4] = {}; // not one: each is a chain of dependent additions
 #pragma unroll
-    for (u32 w = 0; w < kWarps; w++) whole += of_warp[threadIdx.x * kWarps + w];
-    if (part.token + n >= p.gate.N || e >= kPitch) return;
+    for (u32 w = 0; w < kWarps; w++) sum_of_warps[w % 4] += of_warp[threadIdx.x * kWarps + w];
+    const float whole = (sum_of_warps[0] + sum_of_warps[1]) + (sum_of_warps[2] + sum_of_warps[3]);
+    if (part.token + n >= p.tokens || e >= kPitch) return;
     store_polled(words_of(p, part.token + n, part.slice) + e, publish(whole));
 }
 

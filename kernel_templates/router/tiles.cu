@@ -103,7 +103,7 @@ QN_DEVICE void put_sums(const router_params &p, const Part &part, const Sums<kSu
 #pragma unroll
         for (u32 j = 0; j < kColumns; j++) {
             const float *c = sums.sum + (m * kColumns + j) * 4;
-            const i64 token = part.token + row + m * 16 + lane_index() / 4;
+            const u32 token = part.token + row + m * 16 + lane_index() / 4;
             const u32 expert = part.expert + column + j * 8 + lane_index() % 4 * 2;
             put_pair(p, part, token, expert, c[0], c[1]);
             put_pair(p, part, token + 8, expert, c[2], c[3]);
@@ -116,7 +116,7 @@ QN_DEVICE void multiply(const router_params &p)
     const Part part = part_of_tile();
     const bool multiplies = warp_index() < WARPS_M * WARPS_N;
     const u32 row = warp_index() / WARPS_N * (kRows * 16), column = warp_index() % WARPS_N * (kColumns * 8);
-    const i64 rest = p.gate.N - part.token - row;
+    const i64 rest = (i64)p.tokens - part.token - row;
     const u32 left = rest < 0 ? 0 : (u32)min(rest, (i64)kTokens);
     Sums<kSums> sums;
     sums.clear();

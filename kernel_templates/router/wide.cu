@@ -3,16 +3,21 @@
 //
 //   logit[n, e] = Σ_d x[n, d] · w[e, d], then exchange.cuh and the gate
 //
-//   load      all blocks of 64 of D of the slice at once, by asynchronous copies into shared memory with the 128-byte
-//             swizzle; each of GROUPS warpgroups loads the blocks that it multiplies: block % GROUPS
-//   multiply  wgmma m64nEXPERTSk16, tokens on M (zeros beyond the last), two blocks a wait
+//   load      all blocks of 64 of D of the slice at once, by TMA, an mbarrier each; the first thread of each of GROUPS
+//             warpgroups asks for the blocks that it multiplies: block % GROUPS
+//   multiply  wgmma m64nEXPERTSk16, tokens on M (zeros beyond the last), each block when it is there
 //   sum       over the warpgroups, in order, through shared memory; the sums are published
+//
+// By TMA and not by cp.async: what that writes needs a fence before wgmma may read it, and the fence waits for every copy
+// that is still on its way.
 //
 // Prologue, besides problem.cuh's: TOKENS (64), GROUPS (warpgroups that multiply).
 // ANALYSIS.md: work, bounds, measured figures.
-#include "../common/async_copy.cuh"
 #include "../common/fence.cuh"
+#include "../common/mbarrier.cuh"
+#include "../common/tma.cuh"
 #include "../common/wgmma.cuh"
+#include "args_mapped.h"
 #include "exchange.cuh"
 
 static_assert(X_TYPE == W_TYPE && X_TYPE != 1, "X_TYPE, W_TYPE: the same, of 16 bits");
@@ -22,7 +27,6 @@ static_assert(GROUPS >= 1 && GROUPS <= 4 && GROUPS * 128 <= THREADS, "GROUPS: wa
 
 constexpr u32 kTokens = TOKENS;
 constexpr u32 kBlocks = (kSlice + 63) / 64;
-constexpr u32 kAtOnce = 2;              // blocks a wait
 constexpr u32 kPatternsX = kTokens / 8; // of a block
 constexpr u32 kPatternsW = kExperts / 8;
 constexpr u32 kPatterns = kPatternsX + kPatternsW;
@@ -34,155 +38,163 @@ struct alignas(1024) Pattern { // 8 rows of 64 elements; unit u of row r lies at
 };
 
 static_assert(kBlocks >= GROUPS, "GROUPS: a block each");
-static_assert(GATE_AT >= kBlocks * kPatterns * 1024 + kOtherSums * 4, "the sizes of ops/router.c");
+static_assert(GATE_AT >= kBlocks * (kPatterns * 1024 + 8) + kOtherSums * 4, "the sizes of ops/router_shape.c");
 
 struct Pieces {
     Pattern *blocks; // [kBlocks, kPatterns], of a block first x's
-    float *sums;     // [GROUPS - 1, kSums, 128]
+    u64 *full;       // [kBlocks]: all of a block is here
+    float2 *sums;    // [GROUPS - 1, kSums / 2, 128]
 };
 
 QN_DEVICE Pieces pieces()
 {
     QN_SHARED_FIRST;
     QN_SHARED_ARRAY(Pattern, blocks, kBlocks * kPatterns);
-    QN_SHARED_ARRAY(float, sums, kOtherSums > 0 ? kOtherSums : 1);
-    return Pieces{blocks, sums};
+    QN_SHARED_ARRAY(u64, full, kBlocks);
+    QN_SHARED_ARRAY(float2, sums, kOtherSums > 0 ? kOtherSums / 2 : 1);
+    return Pieces{blocks, full, sums};
 }
 
 // ---- load
 
-QN_DEVICE uint4 *place_of(Pattern *patterns, u32 row, u32 unit)
+QN_DEVICE const TensorMap *map_of(const router_map &map)
 {
-    return &patterns[row / 8].unit[row % 8 * 8 + (unit ^ (row % 8))];
+    return reinterpret_cast<const TensorMap *>(&map);
 }
 
-QN_DEVICE bool is_inside(u32 d, const Part &part)
+// Rows of a block of x that are loaded: zeros of rows outside the tensor would take longer than rows that are there.
+QN_DEVICE u32 rows_of_x(const router_params &p)
 {
-    return (kWholeSlices && kSlice % 64 == 0) || d < part.end;
+    return min(p.tokens, kTokens);
 }
 
-// By the 128 threads of a warpgroup.
-QN_DEVICE void load_block(const router_params &p, const Part &part, Pattern *patterns, u32 block)
+// By one thread: the blocks of its warpgroup.
+QN_DEVICE void load_own(const router_mapped_params &all, const Part &part, const Pieces &s, u32 group)
 {
-    const u32 d = part.begin + block * 64, thread = threadIdx.x % 128;
-    const RawW *w = static_cast<const RawW *>(p.w);
-#pragma unroll
-    for (u32 i = thread; i < kExperts * 8; i += 128) {
-        const u32 row = i / 8, unit = i % 8, e = part.expert + row, at = d + unit * 8;
-        const bool exists = is_expert(e) && is_inside(at, part);
-        cp_async_cg_zfill(place_of(patterns + kPatternsX, row, unit), exists ? w + (i64)e * p.w_stride + at : w,
-                          exists ? 16 : 0);
-    }
-#pragma unroll
-    for (u32 i = thread; i < kTokens * 8; i += 128) {
-        const u32 row = i / 8, unit = i % 8, at = d + unit * 8;
-        const bool exists = part.token + row < p.gate.N && is_inside(at, part);
-        cp_async_cg_zfill(place_of(patterns, row, unit), exists ? row_of_x(p, part.token + row) + at : row_of_x(p, 0),
-                          exists ? 16 : 0);
+    const u32 rows = rows_of_x(all.p);
+#pragma unroll 1
+    for (u32 block = group; block < kBlocks; block += GROUPS) mbarrier_init(s.full + block, 1);
+    fence_mbarrier_init();
+#pragma unroll 1
+    for (u32 block = group; block < kBlocks; block += GROUPS) {
+        const u32 d = part.begin + block * 64;
+        Pattern *patterns = s.blocks + block * kPatterns;
+        mbarrier_arrive_expect_tx(s.full + block, (rows + kExperts) * 128);
+        cp_async_bulk_tensor_2d_load(patterns + kPatternsX, map_of(all.w), s.full + block, (i32)d, (i32)part.expert);
+        cp_async_bulk_tensor_2d_load(patterns, map_of(all.x), s.full + block, (i32)d, (i32)part.token);
     }
 }
 
-// Until at most so many of this thread's groups of copies are unfinished.
-QN_DEVICE void wait_for_copies(u32 pending)
+// By its 128 threads: zeros in the rows of x that are not loaded.
+QN_DEVICE void clear_own(const router_params &p, const Pieces &s, u32 group)
 {
-    if (pending == 0) cp_async_wait_group<0>();
-    if (pending == 1) cp_async_wait_group<1>();
-    if (pending == 2) cp_async_wait_group<2>();
-    if (pending == 3) cp_async_wait_group<3>();
-    if (pending >= 4) cp_async_wait_group<4>();
+    const u32 rows = rows_of_x(p);
+    if (rows == kTokens) return;
+#pragma unroll 1
+    for (u32 block = group; block < kBlocks; block += GROUPS) {
+        uint4 *x = s.blocks[block * kPatterns].unit;
+        for (u32 i = rows * 8 + threadIdx.x % 128; i < kTokens * 8; i += 128) x[i] = make_uint4(0, 0, 0, 0);
+    }
+    fence_proxy_async_shared();
 }
 
 // ---- multiply
 
-QN_DEVICE void multiply_add(float (&c)[kSums], u64 x, u64 w, bool accumulate)
+QN_DEVICE void multiply_add(float (&c)[kSums], u64 x, u64 w)
 {
     if constexpr (X_TYPE == 3)
-        wgmma_f32_bf16<EXPERTS>(c, x, w, accumulate);
+        wgmma_f32_bf16<EXPERTS>(c, x, w, true);
     else
-        wgmma_f32_f16<EXPERTS>(c, x, w, accumulate);
+        wgmma_f32_f16<EXPERTS>(c, x, w, true);
 }
 
-QN_DEVICE void multiply_block(float (&c)[kSums], const Pattern *patterns, bool accumulate)
+QN_DEVICE void multiply_block(float (&c)[kSums], const Pattern *patterns)
 {
     const u64 x = wgmma_descriptor(patterns, 16, 1024, kSwizzle128);
     const u64 w = wgmma_descriptor(patterns + kPatternsX, 16, 1024, kSwizzle128);
+    wgmma_fence();
 #pragma unroll
     for (u32 k = 0; k < 4; k++)
-        multiply_add(c, wgmma_descriptor_advance(x, k * 32), wgmma_descriptor_advance(w, k * 32), accumulate || k);
+        multiply_add(c, wgmma_descriptor_advance(x, k * 32), wgmma_descriptor_advance(w, k * 32));
+    wgmma_commit_group();
 }
 
-// The blocks of warpgroup kGroup: kGroup, kGroup + GROUPS, …
-template <u32 kGroup>
-QN_DEVICE void multiply_own(const router_params &p, const Part &part, const Pieces &s, float (&c)[kSums])
+QN_DEVICE void wait_for_block(u64 *full)
 {
-    constexpr u32 kOwn = (kBlocks - kGroup + GROUPS - 1) / GROUPS, kWaits = (kOwn + kAtOnce - 1) / kAtOnce;
-#pragma unroll
-    for (u32 i = 0; i < kOwn; i++) {
-        const u32 block = i * GROUPS + kGroup;
-        load_block(p, part, s.blocks + block * kPatterns, block);
-        if ((i + 1) % kAtOnce == 0 || i + 1 == kOwn) cp_async_commit_group();
+    while (!mbarrier_try_wait_parity(full, 0)) {
     }
-#pragma unroll
-    for (u32 wait = 0; wait < kWaits; wait++) {
-        wait_for_copies(kWaits - 1 - wait);
-        fence_proxy_async_shared();
-        barrier_sync(1 + kGroup, 128);
-        wgmma_fence();
-#pragma unroll
-        for (u32 i = wait * kAtOnce; i < (wait + 1) * kAtOnce && i < kOwn; i++)
-            multiply_block(c, s.blocks + (i * GROUPS + kGroup) * kPatterns, i > 0);
-        wgmma_commit_group();
+}
+
+// The blocks of a warpgroup: group, group + GROUPS, … A loop, so that all warpgroups fetch the same few instructions.
+QN_DEVICE void multiply_own(const router_mapped_params &all, const Part &part, const Pieces &s, u32 group,
+                            float (&c)[kSums])
+{
+    if (threadIdx.x % 128 == 0) load_own(all, part, s, group);
+    __syncwarp(kFullMask);
+    clear_own(all.p, s, group);
+    barrier_sync(1 + group, 128); // the mbarriers and the zeros are there
+#pragma unroll 1
+    for (u32 block = group; block < kBlocks; block += GROUPS) {
+        wait_for_block(s.full + block);
+        multiply_block(c, s.blocks + block * kPatterns);
+        wgmma_wait_group<1>();
     }
     wgmma_wait_group<0>();
     wgmma_fence_operand(c);
 }
 
-// Sums of a warpgroup that is not the first.
-template <u32 kGroup> QN_DEVICE void hand_over(const router_params &p, const Part &part, const Pieces &s)
+QN_DEVICE float2 *sums_of_group(const Pieces &s, u32 group) // of one that is not the first: [kSums / 2, 128]
 {
-    float c[kSums];
-    multiply_own<kGroup>(p, part, s, c);
-#pragma unroll
-    for (u32 i = 0; i < kSums; i++) s.sums[((kGroup - 1) * kSums + i) * 128 + threadIdx.x % 128] = c[i];
+    return s.sums + (group - 1) * (kSums / 2 * 128) + threadIdx.x % 128;
 }
 
-QN_DEVICE void put_sums(const router_params &p, const Part &part, const Pieces &s, const float (&own)[kSums])
+QN_DEVICE void hand_over(const Pieces &s, u32 group, const float (&c)[kSums])
 {
-    const u32 thread = threadIdx.x, low = thread / 32 * 16 + thread % 32 / 4;
+    float2 *to = sums_of_group(s, group);
 #pragma unroll
-    for (u32 i = 0; i < kSums; i += 2) {
-        float a = own[i], b = own[i + 1];
+    for (u32 i = 0; i < kSums / 2; i++) to[i * 128] = make_float2(c[2 * i], c[2 * i + 1]);
+}
+
+// By the first warpgroup: its own sums and those of the others, in order.
+QN_DEVICE void put_sums(const router_params &p, const Part &part, const Pieces &s, float (&c)[kSums])
+{
+    const u32 thread = threadIdx.x, low = part.token + thread / 32 * 16 + thread % 32 / 4;
+    const u32 expert = part.expert + thread % 4 * 2;
 #pragma unroll
-        for (u32 group = 1; group < GROUPS; group++) {
-            const float *other = s.sums + ((group - 1) * kSums + i) * 128 + thread;
-            a += other[0], b += other[128];
+    for (u32 group = 1; group < GROUPS; group++) {
+        const float2 *other = sums_of_group(s, group);
+#pragma unroll
+        for (u32 i = 0; i < kSums / 2; i++) {
+            const float2 two = other[i * 128];
+            c[2 * i] += two.x, c[2 * i + 1] += two.y;
         }
-        const i64 token = part.token + low + i / 2 % 2 * 8;
-        const u32 expert = part.expert + thread % 4 * 2 + i / 4 * 8;
-        if (token >= p.gate.N || expert >= kPitch) continue;
-        store_polled(reinterpret_cast<uint2 *>(words_of(p, token, part.slice) + expert),
-                     make_uint2(publish(a), publish(b)));
+    }
+#pragma unroll
+    for (u32 half = 0; half < 2; half++) {
+        u32 *to = words_of(p, low + half * 8, part.slice) + expert;
+        if (low + half * 8 >= p.tokens) continue;
+#pragma unroll
+        for (u32 j = 0; j < kSums / 4; j++)
+            if (kWholeTiles || expert + j * 8 < kPitch)
+                store_polled(reinterpret_cast<uint2 *>(to + j * 8),
+                             make_uint2(publish(c[4 * j + 2 * half]), publish(c[4 * j + 2 * half + 1])));
     }
 }
 
-QN_DEVICE void multiply(const router_params &p)
+QN_DEVICE void multiply(const router_mapped_params &all)
 {
     const Pieces s = pieces();
     const Part part = part_of_block<kTokens>();
     const u32 group = __shfl_sync(kFullMask, threadIdx.x / 128, 0);
-    float own[kSums] = {};
-    if (group == 0) multiply_own<0>(p, part, s, own);
-    if constexpr (GROUPS > 1) {
-        if (group == 1) hand_over<1>(p, part, s);
-    }
-    if constexpr (GROUPS > 2) {
-        if (group == 2) hand_over<2>(p, part, s);
-    }
-    if constexpr (GROUPS > 3) {
-        if (group == 3) hand_over<3>(p, part, s);
-    }
+    float c[kSums] = {};
+    if (group < GROUPS) multiply_own(all, part, s, group, c);
+    if (group > 0 && group < GROUPS) hand_over(s, group, c);
     __syncthreads();
-    if (group == 0) put_sums(p, part, s, own);
+    if (group == 0) put_sums(all.p, part, s, c);
 }
 
-QN_PARTS_KERNEL(multiply)
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS)
+    QN_ENTRY(const __grid_constant__ router_mapped_params all)
+{
+    parts_kernel<kTokens>(all.p, [&] { multiply(all); });
+}

@@ -248,6 +248,7 @@ static router_params params_of(const spec_t *s, const args_t *a)
         .x_stride = a->x_stride_N ? a->x_stride_N : s->D,
         .w_stride = w_stride,
         .logits_stride = a->logits_stride_N ? a->logits_stride_N : s->E,
+        .tokens = (unsigned)a->N,
     };
     p.x_aligned = is_aligned(p.x, p.x_stride, bytes_of(s->in), 16);
     p.w_aligned = is_aligned(p.w, p.w_stride, bytes_of(s->w), 16);
@@ -307,7 +308,10 @@ static void launch_parts(const spec_t *s, const qn_config *c, const qn_device_li
         return;
     }
     out->grid[0] = (uint32_t)(kind == PARTS ? ctas : N);
-    memcpy(out->params, p, sizeof *p);
+    if (kind == PARTS && c->value[QN_ROUTER_PLAN] == QN_ROUTER_WIDE)
+        qn_router_wide_launch(s, c, limits->driver, p, out);
+    else
+        memcpy(out->params, p, sizeof *p);
 }
 
 QN_LAUNCH_PATH static void launch(const quern_spec *base, const qn_config *config, const qn_plan *made,

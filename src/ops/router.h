@@ -84,6 +84,9 @@ typedef struct qn_router_deal {
     int64_t tiles, clusters;
 } qn_router_deal;
 qn_router_deal qn_router_deal_of(const quern_router_spec *s, const qn_config *c, int sm_count, int64_t N);
+// A launch of the plan wide: maps; the grid is the caller's.
+void qn_router_wide_launch(const quern_router_spec *s, const qn_config *c, const qn_driver *driver,
+                           const router_params *p, qn_launch *out);
 void qn_router_multicast_launch(const quern_router_spec *s, const qn_config *c, const qn_device_limits *limits,
                                 const router_params *p, qn_launch *out);
 

@@ -147,7 +147,7 @@ static bool choose_multicast(const spec_t *s, const qn_arch *arch, int64_t N, qn
     c->value[QN_ROUTER_TOKENS] = N <= 512 ? 64 : 128;
     c->value[QN_ROUTER_CLUSTER_N] = 1;
     c->value[QN_ROUTER_SLICES] = whole ? 1 : N <= 256 ? 16 : N <= 1024 ? 8 : N <= 2048 ? 4 : 2;
-    c->value[QN_ROUTER_GATE] = N <= 512 ? 1 : N <= 1024 ? 2 : N <= 8192 ? 3 : 4;
+    c->value[QN_ROUTER_GATE] = N <= 512 ? 1 : N <= 4096 ? 2 : N <= 8192 ? 3 : 4;
     c->value[QN_ROUTER_CTAS] = qn_router_cluster(c) <= 2 ? 132 : 120;
     return choose_stages_for(s, arch, 8, false, c);
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "ops/router.h"
-#include "router/args_multicast.h"
+#include "router/args_mapped.h"
 
 typedef quern_router_spec spec_t;
 
@@ -73,13 +73,21 @@ static bool encode(const qn_driver *driver, const spec_t *s, const void *base, i
                                           CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-static bool make_maps(const spec_t *s, const qn_config *c, const qn_driver *driver, router_multicast_params *m)
+static bool make_maps(const spec_t *s, const qn_config *c, const qn_driver *driver, const router_params *p,
+                      int64_t x_rows, router_map *x, router_map *w)
 {
-    const router_params *p = &m->p;
     const int64_t most = (int64_t)1 << 39; // elements of 2 bytes below 2^40 bytes
     if (!driver || !p->x_aligned || !p->w_aligned || p->x_stride >= most || p->w_stride >= most) return false;
-    return encode(driver, s, p->x, p->x_stride, p->gate.N, c->value[QN_ROUTER_TOKENS], &m->x) &&
-           encode(driver, s, p->w, p->w_stride, s->E, c->value[QN_ROUTER_EXPERTS], &m->w);
+    return encode(driver, s, p->x, p->x_stride, p->gate.N, (int)x_rows, x) &&
+           encode(driver, s, p->w, p->w_stride, s->E, c->value[QN_ROUTER_EXPERTS], w);
+}
+
+void qn_router_wide_launch(const spec_t *s, const qn_config *c, const qn_driver *driver, const router_params *p,
+                           qn_launch *out)
+{
+    router_mapped_params *m = (router_mapped_params *)(void *)out->params;
+    m->p = *p;
+    if (!make_maps(s, c, driver, p, least_of(p->gate.N, c->value[QN_ROUTER_TOKENS]), &m->x, &m->w)) m->p.x_aligned = 0;
 }
 
 void qn_router_multicast_launch(const spec_t *s, const qn_config *c, const qn_device_limits *limits,
@@ -89,7 +97,8 @@ void qn_router_multicast_launch(const spec_t *s, const qn_config *c, const qn_de
     qn_router_deal deal = qn_router_deal_of(s, c, limits->sm_count, p->gate.N);
     m->p = *p;
     m->parts = deal.parts;
-    m->tiles = (unsigned)deal.tiles;
-    m->mapped = make_maps(s, c, limits->driver, m);
+    m->tiles_each = (unsigned)(deal.tiles / deal.clusters);
+    m->tiles_more = (unsigned)(deal.tiles % deal.clusters);
+    m->mapped = make_maps(s, c, limits->driver, p, c->value[QN_ROUTER_TOKENS], &m->x, &m->w);
     out->grid[0] = (uint32_t)(deal.clusters * qn_router_cluster(c));
 }

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "ops/router.h"
-#include "router/args_multicast.h"
+#include "router/args_mapped.h"
 
 typedef quern_router_spec spec_t;
 
@@ -32,6 +32,13 @@ static void set_constant(qn_kernel_plan *k, const char *name, int64_t value)
         if (!strcmp(k->constants[i].name, name)) k->constants[i].value = value;
 }
 
+static void use_gate(const qn_arch *arch, const qn_plan *made, qn_kernel_plan *k)
+{
+    *k = made->stage[0];
+    k->overlaps = arch->cc >= 90;
+    set_constant(k, "DEPENDENT", 1);
+}
+
 static quern_status plan_gate(const spec_t *s, const qn_arch *arch, const qn_config *c, qn_kernel_plan *k)
 {
     quern_gate_spec gate;
@@ -40,9 +47,35 @@ static quern_status plan_gate(const spec_t *s, const qn_arch *arch, const qn_con
     qn_router_gate_spec(s, &gate);
     qn_family_gate.choose(&gate.base, arch, (size_t)(s->batch_invariant ? 1 : c->value[QN_ROUTER_GATE]), &config);
     QN_TRY(qn_family_gate.plan(&gate.base, arch, &config, &made));
-    *k = made.stage[0];
-    k->overlaps = arch->cc >= 90;
-    set_constant(k, "DEPENDENT", 1);
+    use_gate(arch, &made, k);
+    return QUERN_OK;
+}
+
+// Of logits in parts, which need registers on their way. For up to 4096 tokens a whole warp a token, so that all loads are
+// on their way at once; where the gate has no such plan, and for others, what it chooses.
+static quern_status plan_gate_of_parts(const spec_t *s, const qn_arch *arch, const qn_config *c, qn_kernel_plan *k)
+{
+    const int parts = qn_router_cut_of(s, c).slices, own = (int)ceil_div(s->E, 128) * 4;
+    const int needed = 28 + own * parts + own / 2; // registers, about
+    quern_gate_spec gate;
+    qn_config config;
+    qn_plan made;
+    char text[80];
+    snprintf(text, sizeof text, "plan=lanes lanes=32 units=1 warps=8 ctas=%d",
+             needed <= 64    ? 4
+             : needed <= 80  ? 3
+             : needed <= 128 ? 2
+                             : 1);
+    qn_router_gate_spec(s, &gate);
+    if (c->value[QN_ROUTER_GATE] == 2 && !s->given_ids && qn_config_parse(&qn_family_gate, text, &config) == QUERN_OK &&
+        qn_family_gate.plan(&gate.base, arch, &config, &made) == QUERN_OK) {
+        use_gate(arch, &made, k);
+    } else {
+        QN_TRY(plan_gate(s, arch, c, k));
+        k->min_ctas = (int)most_of(k->min_ctas * (parts <= 3 ? 3 : 2) / 4, 1);
+    }
+    set_constant(k, "PARTS", parts);
+    set_constant(k, "PART_STRIDE", pitch_of(s));
     return QUERN_OK;
 }
 
@@ -170,8 +203,9 @@ static quern_status plan_kernel(const spec_t *s, const qn_arch *arch, const qn_c
     k->min_ctas = 1;
     k->cluster = qn_router_cluster(c);
     k->dynamic_shared = n.shared;
-    k->params_bytes =
-        c->value[QN_ROUTER_PLAN] == QN_ROUTER_MULTICAST ? sizeof(router_multicast_params) : sizeof(router_params);
+    k->params_bytes = c->value[QN_ROUTER_PLAN] == QN_ROUTER_MULTICAST ? sizeof(router_multicast_params)
+                      : c->value[QN_ROUTER_PLAN] == QN_ROUTER_WIDE    ? sizeof(router_mapped_params)
+                                                                      : sizeof(router_params);
     write_entry(s, c, whole ? "_logits" : "", k->entry);
     add_spec_constants(s, k);
     add_plan_constants(s, c, &n, whole, k);
@@ -208,11 +242,7 @@ static quern_status plan_parts(const spec_t *s, const qn_arch *arch, const qn_co
     bool fused = qn_router_is_fused(s, arch, c);
     QN_TRY(plan_kernel(s, arch, c, false, fused, &stage[0]));
     if (c->value[QN_ROUTER_PLAN] == QN_ROUTER_MULTICAST) {
-        QN_TRY(plan_gate(s, arch, c, &stage[1]));
-        set_constant(&stage[1], "PARTS", qn_router_cut_of(s, c).slices);
-        set_constant(&stage[1], "PART_STRIDE", pitch_of(s));
-        const int fewer = qn_router_cut_of(s, c).slices <= 3 ? 3 : 2; // the parts on their way need registers
-        stage[1].min_ctas = (int)most_of(stage[1].min_ctas * fewer / 4, 1);
+        QN_TRY(plan_gate_of_parts(s, arch, c, &stage[1]));
     } else {
         plan_gather(s, arch, c, &stage[1]);
     }

@@ -82,7 +82,7 @@ static qn_router_shape wide_shape(const spec_t *s, const qn_config *c, qn_router
     qn_router_shape n = {.groups = (int)least_of(most_of(ceil_div(s->E, 128), 2), 3)}; // more are slower
     if (n.groups > blocks) n.groups = blocks;
     n.threads = (int)most_of(gate_part(s, fused), n.groups * 128);
-    n.shared = blocks * (64 + experts) * 128 + (int)most_of((n.groups - 1) * experts * 256, 4);
+    n.shared = blocks * ((64 + experts) * 128 + 8) + (int)most_of((n.groups - 1) * experts * 256, 8);
     n.registers = experts / 2 + 56;
     return n;
 }
