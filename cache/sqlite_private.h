@@ -102,6 +102,8 @@ int qn_query_int(sqlite3 *db, const char *sql, int64_t *value); // the first col
 int qn_begin_immediate(qn_use *use); // SQLITE_READONLY when the file has been sealed meanwhile
 // Commits if code is SQLITE_DONE or SQLITE_OK, else rolls back; the result of the whole.
 int qn_end_transaction(sqlite3 *db, int code);
+// SQLite's own check of pages, indexes and constraints; it does not see a flipped bit in a blob (sqlite_verify.c).
+int qn_check_integrity(sqlite3 *db, bool *right);
 
 // ---- sqlite_row.c
 #define QN_ROW_HEAD                                                                                                    \

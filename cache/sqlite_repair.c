@@ -247,16 +247,15 @@ static quern_status check_ours_first(const qn_sqlite *store)
 // Whether repair is called for.
 static quern_status diagnose(const qn_sqlite *store, sqlite3 *db, bool *damaged)
 {
-    int64_t ok = 0;
-    bool readable;
+    bool readable, right;
 
     *damaged = true;
     QN_TRY(check_ours(store, db, &readable));
     if (!readable) return QUERN_OK;
-    int code = qn_query_int(db, "SELECT integrity_check='ok' FROM pragma_integrity_check(1)", &ok);
+    int code = qn_check_integrity(db, &right);
     if (code && qn_sqlite_status(db, code) != QUERN_STORE_CORRUPT)
         return qn_sqlite_fail(store, db, code, "checking it");
-    *damaged = code || !ok;
+    *damaged = code || !right;
     return QUERN_OK;
 }
 

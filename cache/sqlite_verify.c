@@ -19,23 +19,31 @@ qn_fault qn_row_fault(const qn_row *row)
     return QN_FAULT_NONE;
 }
 
-// SQLite's own check of pages, indexes and constraints; it does not see a flipped bit in a blob.
-static quern_status check_structure(qn_sqlite *store, bool *right)
+int qn_check_integrity(sqlite3 *db, bool *right)
 {
     sqlite3_stmt *statement = NULL;
+
+    *right = false;
+    // Not "FROM pragma_integrity_check(1)": newer SQLite (seen: 3.46) takes the 1 for a table's name there.
+    int code = qn_prepare(db, "PRAGMA integrity_check(1)", &statement);
+    if (!code) code = sqlite3_step(statement);
+    if (code == SQLITE_ROW) {
+        const char *said = (const char *)sqlite3_column_text(statement, 0);
+        if (said) *right = !strcmp(said, "ok");
+        if (!said) code = SQLITE_NOMEM;
+    }
+    sqlite3_finalize(statement);
+    return code == SQLITE_ROW || code == SQLITE_DONE ? SQLITE_OK : code;
+}
+
+static quern_status check_structure(qn_sqlite *store, bool *right)
+{
     qn_use use;
 
     QN_TRY(qn_use_begin(store, &use));
     *right = true;
-    int code = use.db ? qn_prepare(use.db, "PRAGMA integrity_check(1)", &statement) : SQLITE_DONE;
-    if (!code) code = sqlite3_step(statement);
-    if (code == SQLITE_ROW) {
-        const char *said = (const char *)sqlite3_column_text(statement, 0);
-        *right = said && !strcmp(said, "ok");
-    }
-    sqlite3_finalize(statement);
-    quern_status status = QUERN_OK;
-    if (code != SQLITE_ROW && code != SQLITE_DONE) status = qn_sqlite_fail(store, use.db, code, "checking it");
+    int code = use.db ? qn_check_integrity(use.db, right) : SQLITE_OK;
+    quern_status status = code ? qn_sqlite_fail(store, use.db, code, "checking it") : QUERN_OK;
     qn_use_end(&use);
     if (status != QUERN_STORE_CORRUPT) return status;
     *right = false;

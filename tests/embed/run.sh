@@ -24,6 +24,9 @@ prefix=$work/moved\ here
 if grep -rIlE "$work|$root|/usr/lib|/usr/local" "$prefix/lib/x/cmake" "$prefix/lib/x/pkgconfig" "$prefix/include"; then
   fail "an installed text file names an absolute path"
 fi
+for family in $("$prefix/bin/quern" ops | awk 'NR > 1 {print $1}'); do
+  [ -e "$prefix/share/quern/bench/$family.py" ] || fail "bench --vs lacks its peers of $family"
+done
 
 export PKG_CONFIG_PATH=$prefix/lib/x/pkgconfig
 [ "$(pkg-config --libs quern | grep -o -- '-lquern' | wc -l)" = 1 ] || fail "-lquern is not there exactly once"

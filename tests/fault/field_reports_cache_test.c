@@ -14,8 +14,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/key.h"
@@ -60,21 +58,6 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void wait_until(const _Atomic int *value, int least)
-{
-    for (int i = 0; atomic_load(value) < least; i++) {
-        if (i > PATIENCE_S * 1000) fail_msg("waited %d s for %d", PATIENCE_S, least);
-        nanosleep(&(struct timespec){0, 1000000}, NULL);
-    }
-}
-
-static int end_of(pid_t child)
-{
-    int result = 0;
-    assert_int_equal(waitpid(child, &result, 0), child);
-    return WIFEXITED(result) ? WEXITSTATUS(result) : 128 + WTERMSIG(result);
-}
-
 static void warm_rows(int count)
 {
     quern_options options = runtime_options(database, NULL);
@@ -116,7 +99,7 @@ static int ask_before_and_after(int me)
     if (!counters.get_failed || counters.bad_rows) return 2;
     if (lines.count[QUERN_LOG_WARNING] > 1) return 3;
     atomic_fetch_add(&shared[ASKED], 1);
-    wait_until(&shared[LET_GO], 1);
+    cache_wait_until(&shared[LET_GO], 1, PATIENCE_S);
     options.busy_timeout_ms = PATIENCE_S * 1000;
     if (ask_three(first, me) || quern_open(&options, &second) != QUERN_OK || ask_three(second, me)) return 4;
     counters = runtime_counters(second);
@@ -137,19 +120,19 @@ static void fr18_a_busy_database_is_not_a_broken_one(void **state)
         children[i] = fork();
         assert_true(children[i] >= 0);
         if (children[i]) continue;
-        wait_until(&shared[HELD], 1);
+        cache_wait_until(&shared[HELD], 1, PATIENCE_S);
         _exit(ask_before_and_after(i));
     }
     assert_int_equal(sqlite3_open(database, &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, "BEGIN EXCLUSIVE", NULL, NULL, NULL), SQLITE_OK);
     atomic_store(&shared[HELD], 1);
 
-    wait_until(&shared[ASKED], ASKERS);
+    cache_wait_until(&shared[ASKED], ASKERS, PATIENCE_S);
     assert_int_equal(sqlite3_exec(db, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
     sqlite3_close(db);
     atomic_store(&shared[LET_GO], 1);
 
-    for (int i = 0; i < ASKERS; i++) assert_int_equal(end_of(children[i]), 0);
+    for (int i = 0; i < ASKERS; i++) assert_int_equal(cache_child_end(children[i]), 0);
     assert_int_equal(inode(database), before);
     assert_true(cache_sql_int(database, "SELECT count(*) FROM kernel") >= WARM);
     assert_int_equal(cache_sql_int(database, "SELECT (SELECT * FROM pragma_integrity_check) = 'ok'"), 1);

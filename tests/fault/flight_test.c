@@ -12,8 +12,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "runtime/private.h"
@@ -51,14 +49,6 @@ static int tear_down(void **state)
     munmap(shared, sizeof *shared);
     cache_folder_remove(folder);
     return 0;
-}
-
-static void wait_until(const _Atomic int *value, int least)
-{
-    for (int i = 0; atomic_load(value) < least; i++) {
-        if (i > PATIENCE_S * 1000) fail_msg("waited %d s for %d", PATIENCE_S, least);
-        nanosleep(&(struct timespec){0, 1000000}, NULL);
-    }
 }
 
 static int say_begun(void *user) // polled while a compile runs, and while another's is waited for
@@ -116,13 +106,6 @@ static pid_t start(const job *j)
     return child;
 }
 
-static int end_of(pid_t child)
-{
-    int result = 0;
-    assert_int_equal(waitpid(child, &result, 0), child);
-    return WIFEXITED(result) ? WEXITSTATUS(result) : 128 + WTERMSIG(result);
-}
-
 static int rows(void)
 {
     quern_store store = cache_open_read(database);
@@ -139,7 +122,7 @@ static void thirty_two_processes_and_twenty_keys_make_twenty_compiles(void **sta
         job j = {.first = i * 3, .count = KEYS, .compile_ms = 10, .flight_ms = PATIENCE_S * 1000};
         children[i] = start(&j);
     }
-    for (int i = 0; i < PROCESSES; i++) assert_int_equal(end_of(children[i]), 0);
+    for (int i = 0; i < PROCESSES; i++) assert_int_equal(cache_child_end(children[i]), 0);
 
     assert_int_equal(shared->compiles, KEYS);
     assert_int_equal(shared->hits, PROCESSES * KEYS - KEYS);
@@ -153,12 +136,12 @@ static void one_who_waits_is_served_what_the_other_compiled(void **state)
     (void)state;
     job first = {.first = 1, .count = 1, .compile_ms = 300, .flight_ms = FOREVER_MS, .begun = &shared->begun};
     pid_t child = start(&first);
-    wait_until(&shared->begun, 1);
+    cache_wait_until(&shared->begun, 1, PATIENCE_S);
     job second = {.first = 1, .count = 1, .flight_ms = FOREVER_MS};
     pid_t other = start(&second);
 
-    assert_int_equal(end_of(child), 0);
-    assert_int_equal(end_of(other), 0);
+    assert_int_equal(cache_child_end(child), 0);
+    assert_int_equal(cache_child_end(other), 0);
 
     assert_int_equal(shared->compiles, 1);
     assert_int_equal(shared->hits, 1);
@@ -170,14 +153,14 @@ static void a_compile_of_another_key_is_not_waited_for(void **state)
     (void)state;
     job first = {.first = 1, .count = 1, .compile_ms = FOREVER_MS, .flight_ms = FOREVER_MS, .begun = &shared->begun};
     pid_t child = start(&first);
-    wait_until(&shared->begun, 1);
+    cache_wait_until(&shared->begun, 1, PATIENCE_S);
     job second = {.first = 2, .count = 1, .flight_ms = FOREVER_MS};
 
-    assert_int_equal(end_of(start(&second)), 0);
+    assert_int_equal(cache_child_end(start(&second)), 0);
 
     assert_int_equal(shared->waits, 0);
     kill(child, SIGKILL);
-    end_of(child);
+    cache_child_end(child);
 }
 
 // The second one waits with hardly any limit, so that only the first one's death can set it free.
@@ -187,15 +170,15 @@ static void the_death_of_the_compiling_process_frees_the_others(void **state)
     _Atomic int *second_waits = &shared->hits; // free in this test
     job first = {.first = 1, .count = 1, .compile_ms = FOREVER_MS, .flight_ms = FOREVER_MS, .begun = &shared->begun};
     pid_t holder = start(&first);
-    wait_until(&shared->begun, 1);
+    cache_wait_until(&shared->begun, 1, PATIENCE_S);
     job second = {.first = 1, .count = 1, .flight_ms = FOREVER_MS, .begun = second_waits};
     pid_t other = start(&second);
-    wait_until(second_waits, 1);
+    cache_wait_until(second_waits, 1, PATIENCE_S);
 
     kill(holder, SIGKILL);
 
-    assert_int_equal(end_of(holder), 128 + SIGKILL);
-    assert_int_equal(end_of(other), 0);
+    assert_int_equal(cache_child_end(holder), 128 + SIGKILL);
+    assert_int_equal(cache_child_end(other), 0);
     assert_int_equal(shared->compiles, 1); // the dead one did not live to count its own
     assert_int_equal(shared->waits, 1);
     assert_int_equal(shared->timeouts, 0);
@@ -207,18 +190,18 @@ static void a_stopped_process_is_waited_for_up_to_the_limit(void **state)
     (void)state;
     job first = {.first = 1, .count = 1, .compile_ms = FOREVER_MS, .flight_ms = FOREVER_MS, .begun = &shared->begun};
     pid_t holder = start(&first);
-    wait_until(&shared->begun, 1);
+    cache_wait_until(&shared->begun, 1, PATIENCE_S);
     kill(holder, SIGSTOP);
     job second = {.first = 1, .count = 1, .flight_ms = 150};
 
-    assert_int_equal(end_of(start(&second)), 0);
+    assert_int_equal(cache_child_end(start(&second)), 0);
 
     assert_int_equal(shared->compiles, 1);
     assert_int_equal(shared->timeouts, 1);
     assert_int_equal(shared->warnings, 1);
     assert_int_equal(rows(), 1);
     kill(holder, SIGKILL);
-    end_of(holder);
+    cache_child_end(holder);
 }
 
 static void without_a_flight_limit_nobody_waits(void **state)
@@ -226,14 +209,14 @@ static void without_a_flight_limit_nobody_waits(void **state)
     (void)state;
     job first = {.first = 1, .count = 1, .compile_ms = FOREVER_MS, .flight_ms = FOREVER_MS, .begun = &shared->begun};
     pid_t holder = start(&first);
-    wait_until(&shared->begun, 1);
+    cache_wait_until(&shared->begun, 1, PATIENCE_S);
     job second = {.first = 1, .count = 1, .flight_ms = -1};
 
-    assert_int_equal(end_of(start(&second)), 0);
+    assert_int_equal(cache_child_end(start(&second)), 0);
 
     assert_int_equal(shared->waits, 0);
     kill(holder, SIGKILL);
-    end_of(holder);
+    cache_child_end(holder);
 }
 
 // A store that takes nothing: waiting for it would only make the processes take turns.
@@ -270,7 +253,7 @@ static void a_wait_for_another_process_can_be_cancelled(void **state)
     const qn_image *image;
     job first = {.first = 1, .count = 1, .compile_ms = FOREVER_MS, .flight_ms = FOREVER_MS, .begun = &shared->begun};
     pid_t holder = start(&first);
-    wait_until(&shared->begun, 1);
+    cache_wait_until(&shared->begun, 1, PATIENCE_S);
     _Atomic int asked = 0;
     quern_options options = runtime_options(database, NULL);
     options.flight_timeout_ms = FOREVER_MS;
@@ -282,7 +265,7 @@ static void a_wait_for_another_process_can_be_cancelled(void **state)
 
     assert_int_equal(fake_nvrtc.compiles, 0);
     kill(holder, SIGKILL);
-    end_of(holder);
+    cache_child_end(holder);
     quern_close(q);
 }
 
@@ -295,7 +278,7 @@ static void the_lock_file_is_private_and_empty_whatever_the_umask(void **state)
         struct stat info;
         mode_t old = umask(masks[i]);
         job j = {.first = (int)i, .count = 1, .flight_ms = FOREVER_MS};
-        int result = end_of(start(&j));
+        int result = cache_child_end(start(&j));
         umask(old);
 
         assert_int_equal(result, 0);
@@ -315,7 +298,7 @@ static void a_lock_file_that_cannot_be_opened_stops_nothing(void **state)
     snprintf(name, sizeof name, "%s.lock", database);
     assert_int_equal(symlink("/nowhere/else", name), 0);
 
-    assert_int_equal(end_of(start(&j)), 0);
+    assert_int_equal(cache_child_end(start(&j)), 0);
 
     assert_int_equal(rows(), 2);
     assert_int_equal(access("/nowhere/else", F_OK), -1);

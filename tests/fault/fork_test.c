@@ -13,8 +13,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "runtime/private.h"
@@ -64,21 +62,6 @@ static quern_status obtain(quern *q, int number)
     return runtime_obtain(q, number, "sm_90a", &image);
 }
 
-static void wait_until(const _Atomic int *value, int least)
-{
-    for (int i = 0; atomic_load(value) < least; i++) {
-        if (i > PATIENCE_S * 1000) fail_msg("waited %d s for %d", PATIENCE_S, least);
-        nanosleep(&(struct timespec){0, 1000000}, NULL);
-    }
-}
-
-static int end_of(pid_t child)
-{
-    int result = 0;
-    assert_int_equal(waitpid(child, &result, 0), child);
-    return WIFEXITED(result) ? WEXITSTATUS(result) : 128 + WTERMSIG(result);
-}
-
 // A child that ends in time, or by SIGALRM.
 #define IN_CHILD(child, ...)                                                                                           \
     pid_t child = fork();                                                                                              \
@@ -96,7 +79,7 @@ static void a_child_is_served_from_the_memory_it_inherited(void **state)
 
     IN_CHILD(child, obtain(q, 1) == QUERN_OK && fake_nvrtc.compiles == 1 ? 0 : 1)
 
-    assert_int_equal(end_of(child), 0);
+    assert_int_equal(cache_child_end(child), 0);
     quern_close(q);
 }
 
@@ -108,7 +91,7 @@ static void parent_and_child_both_go_on_with_the_database(void **state)
 
     IN_CHILD(child, obtain(q, 2) == QUERN_OK && runtime_counters(q).put_failed == 0 ? 0 : 1)
     assert_int_equal(obtain(q, 3), QUERN_OK);
-    assert_int_equal(end_of(child), 0);
+    assert_int_equal(cache_child_end(child), 0);
     assert_int_equal(obtain(q, 4), QUERN_OK);
 
     assert_int_equal(runtime_counters(q).put_failed + runtime_counters(q).get_failed, 0);
@@ -131,7 +114,7 @@ static void locks_held_at_the_fork_do_not_hold_the_child(void **state)
     pthread_mutex_unlock(&process->load_lock);
     pthread_mutex_unlock(&process->lock);
 
-    assert_int_equal(end_of(child), 0);
+    assert_int_equal(cache_child_end(child), 0);
     assert_int_equal(obtain(q, 3), QUERN_OK);
     quern_close(q);
 }
@@ -165,11 +148,11 @@ static void a_child_born_during_a_compile_gets_the_parents_result(void **state)
     quern *q = open_with_signal();
     fake_nvrtc.delay_ms = 400;
     assert_int_equal(pthread_create(&thread, NULL, obtain_1, q), 0);
-    wait_until(&shared[0], 1);
+    cache_wait_until(&shared[0], 1, PATIENCE_S);
 
     IN_CHILD(child, obtain(q, 1) == QUERN_OK && runtime_counters(q).hit_user == 1 ? 0 : 1)
 
-    assert_int_equal(end_of(child), 0);
+    assert_int_equal(cache_child_end(child), 0);
     pthread_join(thread, &failed);
     assert_null(failed);
     assert_int_equal(fake_nvrtc.compiles, 1);
@@ -183,7 +166,7 @@ static int compile_and_fork(void)
     quern *q = open_with_signal();
     fake_nvrtc.delay_ms = FOREVER_MS;
     if (pthread_create(&thread, NULL, obtain_1, q)) return 1;
-    wait_until(&shared[0], 1);
+    cache_wait_until(&shared[0], 1, PATIENCE_S);
     if (fork() == 0) {
         alarm(PATIENCE_S);
         fake_nvrtc.delay_ms = 0;
@@ -199,9 +182,9 @@ static void a_living_child_does_not_keep_its_dead_parents_lock(void **state)
 {
     (void)state;
     IN_CHILD(parent, compile_and_fork())
-    wait_until(&shared[2], 1);
+    cache_wait_until(&shared[2], 1, PATIENCE_S);
     kill(parent, SIGKILL);
-    assert_int_equal(end_of(parent), 128 + SIGKILL);
+    assert_int_equal(cache_child_end(parent), 128 + SIGKILL);
     quern_options options = runtime_options(database, NULL);
     options.flight_timeout_ms = PATIENCE_S * 1000;
     quern *q = runtime_open(&options);
@@ -237,11 +220,11 @@ static void a_descriptor_that_the_child_uses_for_itself_is_not_closed(void **sta
     quern *q = open_with_signal();
     fake_nvrtc.delay_ms = 300;
     assert_int_equal(pthread_create(&thread, NULL, obtain_1, q), 0);
-    wait_until(&shared[0], 1);
+    cache_wait_until(&shared[0], 1, PATIENCE_S);
 
     IN_CHILD(child, reuse_descriptors(q))
 
-    assert_int_equal(end_of(child), 0);
+    assert_int_equal(cache_child_end(child), 0);
     pthread_join(thread, NULL);
     quern_close(q);
 }
@@ -267,7 +250,7 @@ static void an_idle_child_does_not_keep_a_lock_that_its_parent_dropped(void **st
     assert_false(again.waited);
     qn_lock_drop(other, &again);
     kill(child, SIGKILL);
-    end_of(child);
+    cache_child_end(child);
     quern_close(q);
     quern_close(other);
 }
@@ -321,7 +304,7 @@ static void a_child_makes_no_driver_call_when_it_closes(void **state)
     IN_CHILD(child, (quern_kernel_release(kernel), quern_op_release(op), quern_close(q),
                      fake_driver.call.cuLibraryUnload.count == 0 ? 0 : 1))
 
-    assert_int_equal(end_of(child), 0);
+    assert_int_equal(cache_child_end(child), 0);
     quern_kernel_release(kernel);
     quern_op_release(op);
     quern_close(q);
@@ -334,7 +317,7 @@ static int warm_in_grandchild(quern *q)
 {
     if (obtain(q, 2) != QUERN_OK) return 1;
     IN_CHILD(child, obtain(q, 3) == QUERN_OK ? 0 : 1)
-    return end_of(child);
+    return cache_child_end(child);
 }
 
 static void a_grandchild_opens_its_own_too(void **state)
@@ -345,7 +328,7 @@ static void a_grandchild_opens_its_own_too(void **state)
 
     IN_CHILD(child, warm_in_grandchild(q))
 
-    assert_int_equal(end_of(child), 0);
+    assert_int_equal(cache_child_end(child), 0);
     quern_close(q);
     quern_store store = cache_open_read(database);
     assert_int_equal(cache_count(&store), 3);

@@ -37,22 +37,15 @@ static int set_up(void **state)
 {
     (void)state;
     static const int cc[] = {90};
-    cache_folder_make(folder);
-    snprintf(database, sizeof database, "%s/quern-v1.db", folder);
     fault_vfs_install();
-    fake_nvrtc_install(13, 0);
-    fake_driver_install(1, cc);
-    fake_driver_enter(fake_driver_context(0));
+    runtime_machine_make(folder, database, cc, 1);
     return 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    fake_driver_enter(NULL);
-    fake_driver_remove();
-    fake_nvrtc_remove();
-    cache_folder_remove(folder);
+    runtime_machine_remove(folder);
     return 0;
 }
 

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -38,24 +37,17 @@ static int set_up(void **state)
     static const int cc[] = {90, 86};
     const char *wish = getenv("QUERN_TEST_SEED");
     seed = wish ? strtoull(wish, NULL, 10) : (uint64_t)time(NULL);
-    cache_folder_make(folder);
-    snprintf(database, sizeof database, "%s/quern-v1.db", folder);
+    runtime_machine_make(folder, database, cc, 2);
     snprintf(other, sizeof other, "%s/other.db", folder);
     snprintf(sealed, sizeof sealed, "%s/sealed.db", folder);
     fault_vfs_install();
-    fake_nvrtc_install(13, 0);
-    fake_driver_install(2, cc);
-    fake_driver_enter(fake_driver_context(0));
     return 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    fake_driver_enter(NULL);
-    fake_driver_remove();
-    fake_nvrtc_remove();
-    cache_folder_remove(folder);
+    runtime_machine_remove(folder);
     return 0;
 }
 
@@ -146,15 +138,13 @@ static void do_bad_spec(quern *q)
 
 static void do_fork(quern *q)
 {
-    int status;
     pid_t child = fork();
     assert_true(child >= 0);
     if (!child) {
         const qn_image *image;
         _exit(runtime_obtain(q, draw(KEYS), "sm_90a", &image) != QUERN_OK);
     }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    assert_int_equal(cache_child_end(child), 0);
 }
 
 // ---- what is done to the files beside it

@@ -262,6 +262,57 @@ static void alignment_is_that_of_every_row(void **state)
     assert_true(!p.x_aligned && !p.w_aligned && p.x_stride == 4097 && p.w_stride == 4096);
 }
 
+// ---- maps
+
+static cuuint32_t box_rows[4];
+static unsigned maps;
+
+static CUresult CUDAAPI note_map(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *base,
+                                 const cuuint64_t *dims, const cuuint64_t *strides, const cuuint32_t *box,
+                                 const cuuint32_t *steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                                 CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill)
+{
+    (void)map, (void)type, (void)rank, (void)base, (void)dims, (void)strides, (void)steps;
+    (void)interleave, (void)swizzle, (void)promotion, (void)fill;
+    if (maps < QN_COUNT(box_rows)) box_rows[maps] = box[1];
+    maps++;
+    return CUDA_SUCCESS;
+}
+
+// Launches N tokens by plan wide; whether the kernel may use the maps.
+static bool wide_is_mapped(const qn_driver *driver, int64_t N, const quern_router_args *args)
+{
+    const qn_device_limits limits = {132, driver};
+    made m = make(spec_bf16, "sm_90a", N);
+    qn_launch launch = {.skip = false};
+    router_params p;
+    assert_int_equal(m.config.value[QN_ROUTER_PLAN], QN_ROUTER_WIDE);
+    maps = 0;
+    family->launch(&m.spec.base, &m.config, &m.plan, &limits, &args->base, 0, &launch);
+    memcpy(&p, launch.params, sizeof p);
+    assert_int_equal(p.tokens, N);
+    return p.x_aligned && p.w_aligned;
+}
+
+// Rows of a box that lie outside the tensor take longer than rows that are there (kernel_templates/router/ANALYSIS.md).
+static void wide_asks_for_no_row_that_is_not_there(void **state)
+{
+    (void)state;
+    qn_driver driver = {.cuTensorMapEncodeTiled = note_map};
+    static const int64_t tokens[] = {17, 33, 64};
+    for (size_t i = 0; i < QN_COUNT(tokens); i++) {
+        quern_router_args args = args_of(tokens[i]);
+        assert_true(wide_is_mapped(&driver, tokens[i], &args));
+        assert_int_equal(maps, 2);
+        assert_true(box_rows[0] == tokens[i] && box_rows[1] <= 64);
+    }
+    quern_router_args args = args_of(33);
+    assert_false(wide_is_mapped(NULL, 33, &args));
+    args.x = memory + 2; // not for TMA
+    assert_false(wide_is_mapped(&driver, 33, &args));
+    assert_int_equal(maps, 0);
+}
+
 // ---- through the runtime
 
 static bool overlapped[4];
@@ -322,6 +373,7 @@ int main(void)
         cmocka_unit_test(the_workspace_grows_with_N_and_keeps_the_clean_part_apart),
         cmocka_unit_test(logits_that_are_asked_for_need_no_workspace_of_their_own),
         cmocka_unit_test(alignment_is_that_of_every_row),
+        cmocka_unit_test(wide_asks_for_no_row_that_is_not_there),
         cmocka_unit_test(the_second_launch_may_begin_before_the_first_has_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

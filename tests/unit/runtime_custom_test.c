@@ -25,11 +25,7 @@ static int set_up(void **state)
 {
     (void)state;
     static const int cc[] = {90, 86};
-    cache_folder_make(folder);
-    snprintf(database, sizeof database, "%s/quern-v1.db", folder);
-    fake_nvrtc_install(13, 0);
-    fake_driver_install(2, cc);
-    fake_driver_enter(fake_driver_context(0));
+    runtime_machine_make(folder, database, cc, 2);
     fake_driver.param_bytes = 16;
     return 0;
 }
@@ -37,10 +33,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    fake_driver_enter(NULL);
-    fake_driver_remove();
-    fake_nvrtc_remove();
-    cache_folder_remove(folder);
+    runtime_machine_remove(folder);
     return 0;
 }
 

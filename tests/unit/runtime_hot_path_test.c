@@ -24,8 +24,6 @@
 
 #include "ops/family.h"
 #include "runtime/private.h"
-#include "support/fake_driver.h"
-#include "support/fake_nvrtc.h"
 #include "support/runtime_fixture.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -152,9 +150,7 @@ static int set_up(void **state)
     static const int cc[] = {90};
     const qn_driver *fake;
     quern_options options = runtime_options("", NULL);
-    fake_nvrtc_install(13, 0);
-    fake_driver_install(1, cc);
-    fake_driver_enter(fake_driver_context(0));
+    runtime_devices_make(cc, 1);
     assert_int_equal(qn_driver_load(NULL, &fake), QUERN_OK);
     driver = *fake;
     driver.cuLaunchKernelEx = launch_nothing;
@@ -168,9 +164,7 @@ static int tear_down(void **state)
 {
     (void)state;
     quern_close(q);
-    fake_driver_enter(NULL);
-    fake_driver_remove();
-    fake_nvrtc_remove();
+    runtime_devices_remove();
     return 0;
 }
 

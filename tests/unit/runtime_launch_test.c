@@ -17,7 +17,6 @@
 
 #include "runtime/private.h"
 #include "support/fake_driver.h"
-#include "support/fake_nvrtc.h"
 #include "support/runtime_fixture.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -40,9 +39,7 @@ static int set_up(void **state)
     static const int cc[] = {90, 86};
     quern_softmax_topk_spec spec = runtime_spec(V, K);
     quern_options options = runtime_options("", NULL);
-    fake_nvrtc_install(13, 0);
-    fake_driver_install(2, cc);
-    fake_driver_enter(fake_driver_context(0));
+    runtime_devices_make(cc, 2);
     fake_driver.param_bytes = 16;
     q = runtime_open(&options);
     return quern_prepare(q, &spec.base, 0, &op) != QUERN_OK;
@@ -53,9 +50,7 @@ static int tear_down(void **state)
     (void)state;
     quern_op_release(op);
     quern_close(q);
-    fake_driver_enter(NULL);
-    fake_driver_remove();
-    fake_nvrtc_remove();
+    runtime_devices_remove();
     return 0;
 }
 

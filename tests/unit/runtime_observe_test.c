@@ -8,7 +8,6 @@
 
 #include <cmocka.h>
 #include <dirent.h>
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +17,6 @@
 
 #include "base/path.h"
 #include "runtime/private.h"
-#include "support/cache_fixture.h"
 #include "support/fake_driver.h"
 #include "support/fake_nvrtc.h"
 #include "support/runtime_fixture.h"
@@ -31,13 +29,9 @@ static int set_up(void **state)
 {
     (void)state;
     static const int cc[] = {90};
-    cache_folder_make(folder);
-    snprintf(database, sizeof database, "%s/quern-v1.db", folder);
+    runtime_machine_make(folder, database, cc, 1);
     snprintf(log_file, sizeof log_file, "%s/log", folder);
     snprintf(dumps, sizeof dumps, "%s/dumps", folder);
-    fake_nvrtc_install(13, 0);
-    fake_driver_install(1, cc);
-    fake_driver_enter(fake_driver_context(0));
     fake_driver.param_bytes = 16;
     return 0;
 }
@@ -45,15 +39,11 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    fake_driver_enter(NULL);
-    fake_driver_remove();
-    fake_nvrtc_remove();
     unsetenv("QUERN_LOG");
     unsetenv("QUERN_LOG_FILE");
     unsetenv("QUERN_DUMP");
     unsetenv("QUERN_LINE_INFO");
-    unsetenv("NVTX_INJECTION64_PATH");
-    cache_folder_remove(folder);
+    runtime_machine_remove(folder);
     return 0;
 }
 
@@ -458,61 +448,6 @@ static void a_dump_that_fails_is_one_warning(void **state)
     runtime_log_fini(&lines);
 }
 
-// ---- ranges
-
-// The library beside this program. NULL: it was not built.
-static void *tool(char path[512])
-{
-    ssize_t length = readlink("/proc/self/exe", path, 480);
-    assert_true(length > 0);
-    path[length] = 0;
-    strcpy(strrchr(path, '/') + 1, "quern_nvtx_tool.so");
-    return dlopen(path, RTLD_NOW);
-}
-
-static void a_tool_gets_ranges_around_what_is_slow_and_none_around_launches(void **state)
-{
-    (void)state;
-    char path[512];
-    void *library = tool(path);
-    const char *(*text)(void);
-    void (*clear)(void);
-    quern_softmax_topk_args args = QUERN_SOFTMAX_TOPK_ARGS_INIT;
-    static float data[1000];
-    static int32_t indices[8];
-    quern_softmax_topk_spec spec = runtime_spec(1000, 8);
-    assert_non_null(library);
-    *(void **)&text = dlsym(library, "nvtx_tool_text");
-    *(void **)&clear = dlsym(library, "nvtx_tool_clear");
-    args.rows = 1, args.logits = data, args.values = data, args.indices = indices;
-    quern_options options = runtime_options("", NULL);
-    options.ignore_environment = 0, options.compile_threads = 1;
-    setenv("NVTX_INJECTION64_PATH", path, 1);
-    quern *q = runtime_open(&options);
-    quern_op *op = prepare(q);
-
-    assert_non_null(strstr(text(), "+quern:prepare softmax_topk V=1000 K=8 in=f32;"));
-    assert_non_null(strstr(text(), "+quern:source softmax_topk_V1000_K8_f32"));
-    assert_non_null(strstr(text(), "+quern:compile softmax_topk V=1000 K=8 in=f32;-;"));
-    assert_non_null(strstr(text(), "+quern:load "));
-    assert_int_equal(count_of(text(), "+"), count_of(text(), "-;"));
-    clear();
-    assert_int_equal(quern_softmax_topk(op, &args, NULL), QUERN_OK);
-    assert_string_equal(text(), "");
-    assert_int_equal(quern_warm(q, &spec.base, "sm_80", NULL), QUERN_OK);
-    assert_non_null(strstr(text(), "+quern:warm softmax_topk"));
-
-    quern_op_release(op);
-    quern_close(q);
-    options.ignore_environment = 1; // no variable is read, so no library is loaded
-    clear();
-    q = runtime_open(&options);
-    quern_op_release(prepare(q));
-    assert_string_equal(text(), "");
-    quern_close(q);
-    dlclose(library);
-}
-
 // ---- names
 
 static void kernels_are_named_by_family_and_shape(void **state)
@@ -554,7 +489,6 @@ int main(void)
         TEST(source_cubin_and_options_are_dumped_when_compiled_and_when_found),
         TEST(the_source_of_a_failed_compile_is_dumped_with_the_compilers_words),
         TEST(a_dump_that_fails_is_one_warning),
-        TEST(a_tool_gets_ranges_around_what_is_slow_and_none_around_launches),
         TEST(kernels_are_named_by_family_and_shape),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

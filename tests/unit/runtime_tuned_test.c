@@ -13,8 +13,6 @@
 
 #include "cache/tune.h"
 #include "support/cache_fixture.h"
-#include "support/fake_driver.h"
-#include "support/fake_nvrtc.h"
 #include "support/runtime_fixture.h"
 
 static const int hopper[] = {90};
@@ -37,9 +35,7 @@ static int set_up(void **state)
     cache_folder_make(folder);
     snprintf(user_db, sizeof user_db, "%s/user.db", folder);
     snprintf(sealed_db, sizeof sealed_db, "%s/sealed.db", folder);
-    fake_nvrtc_install(13, 0);
-    fake_driver_install(1, hopper);
-    fake_driver_enter(fake_driver_context(0));
+    runtime_devices_make(hopper, 1);
     assert_int_equal(qn_driver_load(NULL, &driver), QUERN_OK);
     assert_int_equal(qn_fingerprint_read(driver, 0, &fingerprint), QUERN_OK);
     here = qn_fingerprint_device(&fingerprint);
@@ -54,8 +50,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    fake_driver_remove();
-    fake_nvrtc_remove();
+    runtime_devices_remove();
     cache_folder_remove(folder);
     return 0;
 }

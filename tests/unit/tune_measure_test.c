@@ -76,9 +76,7 @@ static bool on_stopped(void *user)
 static int set_up(void **state)
 {
     static fixture f;
-    fake_nvrtc_install(13, 0);
-    fake_driver_install(1, hopper);
-    fake_driver_enter(fake_driver_context(0));
+    runtime_devices_make(hopper, 1);
     fake_driver.on_launch = on_launch;
     memset(&seen, 0, sizeof seen);
     memset(&f, 0, sizeof f);
@@ -109,8 +107,7 @@ static int tear_down(void **state)
     fixture *f = *state;
     quern_close(f->q);
     long allocations = fake_driver.live_allocations, libraries = fake_driver.live_libraries;
-    fake_driver_remove();
-    fake_nvrtc_remove();
+    runtime_devices_remove();
     return allocations || libraries ? -1 : 0; // something was not given back
 }
 
