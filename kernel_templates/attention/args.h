@@ -35,6 +35,7 @@ typedef struct attention_params {
     int tiles;                     // of queries: dense, of a sequence; ragged, at most in all sequences together
     int split;                     // decode: keys a split, a multiple of 64 and of KEYS
     int split_ctas;                // decode: CTAs a tile, at most; 1: one does all splits
+    int split_long;                // decode: those that share the first of them evenly, the others have one split each
     int split_tiles;               // decode: tiles of a sequence that may be cut, of one KV head
     int split_most;                // decode: splits that the workspace has room for, a tile
     int merges;                    // decode: 1: the CTA that ends a tile merges it, 0: merge.cu does

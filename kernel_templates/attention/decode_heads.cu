@@ -22,8 +22,7 @@ QN_DEVICE void attend_first(const attention_heads_params &all, const Tile &t, co
                             float (&out)[kFirstColumns / 2])
 {
     const attention_params &p = all.p;
-    r.base[0] = r.base[1] = -infinity();
-    r.total[0] = r.total[1] = r.sum[0] = r.sum[1] = 0.f;
+    running_clear(r);
 #pragma unroll 1
     for (i32 j = 0; j < blocks.count; j++, n.blocks++) {
         const i32 key = blocks.first + j * KEYS;
@@ -31,8 +30,8 @@ QN_DEVICE void attend_first(const attention_heads_params &all, const Tile &t, co
         u32 probabilities[KEYS / 16][4];
         score_block(s, n.blocks, x);
         release_keys(s, n.blocks);
-        soften(p, seen, key, x, r, factor);
-        pack_probabilities(x, probabilities, r.total);
+        exponentials(x, raise<kMasksAll>(p, seen, key, x, r, factor), r.sum);
+        pack_probabilities<true>(x, probabilities, r.total);
         if constexpr (COLUMNS == 2) {
             put_factors(s, n.steps++, factor);
             put_probabilities(s, probabilities);
@@ -52,7 +51,7 @@ QN_DEVICE void compute_first(const attention_heads_params &all, const Tile &t, c
 {
     const attention_params &p = all.p;
     Counts n = {0, 0};
-    Seen seen = {limits_of(p, t, group_row()), inner_of(p, t)};
+    const Seen seen = {group_row(), limits_of(p, t, group_row()), inner_of(p, t)};
 #pragma unroll 1
     for (i32 i = begin; i < end; i++) {
         i32 first, last;
@@ -65,12 +64,13 @@ QN_DEVICE void compute_first(const attention_heads_params &all, const Tile &t, c
             store_sums<kFirstColumns>(t, part_of(p, t, i), 0, out);
             continue;
         }
-        finish_rows(p, t, seen, r, weight);
+        finish_rows<false>(p, t, seen, r, weight);
         if constexpr (COLUMNS == 2) {
             put_factors(s, n.steps++, weight);
             announce(s);
         }
-        store_columns<kFirstColumns>(p, t, 0, out, weight);
+        const bool sees[2] = {weight[0] != 0.f, weight[1] != 0.f};
+        store_columns<kFirstColumns>(p, t, seen.row, sees, 0, out, weight);
     }
 }
 
@@ -106,7 +106,8 @@ QN_DEVICE void compute_second(const attention_params &p, const Tile &t, const Pi
             continue;
         }
         take_factors(s, n.steps++, weight);
-        store_columns<kSecondColumns>(p, t, kFirstColumns, out, weight);
+        const bool sees[2] = {weight[0] != 0.f, weight[1] != 0.f};
+        store_columns<kSecondColumns>(p, t, group_row(), sees, kFirstColumns, out, weight);
         release_step(s);
     }
 }

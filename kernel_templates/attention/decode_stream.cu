@@ -53,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
     keys_of_split(p, t, splits, end - 1, &unused, &last);
     load_queries(p, t, s.queries);
     cp_async_commit_group();
-    ring_start(p, t, first, last, s.ring + warp_index() * SLOTS * kSlotBytes, ring);
+    ring_start(p, t, first, last, s.ring + warp_index() * SLOTS * kRingSlot, ring);
     cp_async_wait_group<SLOTS - 1>();
     __syncthreads();
     keep_queries(s, q);

@@ -17,6 +17,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS)
     const Pieces s = shared_of_wgmma();
     const i32 group = warp_index() / 4;
     if (thread_index() == 0) start_barriers(s);
+    write_ones(s);
     __syncthreads();
     if (group == kGroups) {
         setmaxnreg_dec<kLoaderRegisters>();

@@ -135,7 +135,7 @@ QN_DEVICE float base_or_zero(float base)
 QN_DEVICE float power_of_two(float e)
 {
     if (!(e >= -126.f)) return is_nan(e) ? e : 0.f;
-    return __uint_as_float((u32)((i32)e + 127) << 23);
+    return __uint_as_float((__float_as_uint(__fadd_rn(e, 0x1.8p23f)) << 23) + 0x3F800000u); // e in the sum's low bits
 }
 QN_DEVICE float whole_factor(float before, float base)
 {

@@ -18,23 +18,27 @@ struct Splits {
     i32 first; // number of the first one
     i32 count; // 1: the tile is not cut
     i32 ctas;  // that share them
+    i32 longs; // of those
 };
 
 // By the sequence alone. More splits than the workspace has room for (the caller's bound of the keys was too low): one.
 QN_DEVICE Splits splits_of(const attention_params &p, const Tile &t)
 {
-    Splits s = {0, 1, 1};
+    Splits s = {0, 1, 1, 1};
     if (p.split_most <= 1 || t.sequence.queries > ATTENTION_SPLIT_QUERIES || t.last_key <= t.first_key) return s;
     const i32 first = t.first_key / p.split, count = (t.last_key - 1) / p.split - first + 1;
     if (count > p.split_most) return s;
     s.first = first, s.count = count, s.ctas = min(count, p.split_ctas);
+    s.longs = min(s.ctas, p.split_long);
     return s;
 }
 
-// The first of the splits of CTA `cta`.
+// The first of the splits of CTA `cta`. The first CTAs of all tiles take most of the splits, the last ones one each: the
+// device hands these out as SMs get free, and so makes up for SMs of which some get more of the memory's bandwidth.
 QN_DEVICE i32 first_split(const Splits &s, i32 cta)
 {
-    return (i32)((i64)cta * s.count / s.ctas);
+    if (cta >= s.longs) return s.count - (s.ctas - cta);
+    return (i32)((i64)cta * (s.count - (s.ctas - s.longs)) / s.longs);
 }
 
 // Keys of split i of a tile, as far as some row sees them.

@@ -25,22 +25,22 @@ constexpr bool kKeepsQueries = kSteps * kRowTiles <= 16; // in registers
 constexpr i32 kPartPitch = DV + 4;                       // floats a row: base, total, sum, -, the sums of p · v
 
 static_assert(ROWS == 8 || ROWS == 16, "ROWS: one or two tiles of 8 queries");
-static_assert(ROWS * kPartPitch * 4 <= kSlotBytes, "KEYS: a slot takes a warp's sums");
+static_assert(ROWS * kPartPitch * 4 <= kRingSlot, "KEYS: a slot takes a warp's sums");
 
 struct Shared {
     unsigned char *queries; // [ROWS] of kQueryPitch bytes
-    unsigned char *ring;    // [kStreams][SLOTS] of kSlotBytes
+    unsigned char *ring;    // [kStreams][SLOTS] of kRingSlot
     u32 *places;            // [kStreams]: where in the ring a warp's sums are
     u32 *word;              // [4]
 };
 
-constexpr int kStreamBytes = ROWS * kQueryPitch + kStreams * SLOTS * kSlotBytes + kStreams * 4 + 16;
+constexpr int kStreamBytes = ROWS * kQueryPitch + kStreams * SLOTS * kRingSlot + kStreams * 4 + 16;
 
 QN_DEVICE Shared shared_pieces()
 {
     QN_SHARED_FIRST;
     QN_SHARED_ARRAY(uint4, queries, ROWS * kQueryPitch / 16);
-    QN_SHARED_ARRAY(uint4, ring, kStreams * SLOTS * kSlotBytes / 16);
+    QN_SHARED_ARRAY(uint4, ring, kStreams * SLOTS * kRingSlot / 16);
     QN_SHARED_ARRAY(u32, places, kStreams);
     QN_SHARED_ARRAY(u32, word, 4);
     return {reinterpret_cast<unsigned char *>(queries), reinterpret_cast<unsigned char *>(ring), places, word};
@@ -104,7 +104,8 @@ QN_DEVICE void keep_queries(const Shared &s, Queries &q)
 QN_DEVICE void score_tiles(const Shared &s, const Queries &q, const unsigned char *keys,
                            float (&x)[kKeyTiles][kRowTiles][4])
 {
-    const unsigned char *k = keys + lane_index() % 16 * kKeyPitch + lane_index() / 16 * 16;
+    const unsigned char *k = keys + lane_index() % 16 * kKeyRow + lane_index() / 16 * 16;
+    const i32 turn = turn_of<kKeyRow>(lane_index());
 #pragma unroll
     for (i32 m = 0; m < kKeyTiles; m++)
 #pragma unroll
@@ -123,7 +124,7 @@ QN_DEVICE void score_tiles(const Shared &s, const Queries &q, const unsigned cha
 #pragma unroll
         for (i32 m = 0; m < kKeyTiles; m++) {
             u32 a[4];
-            ldmatrix_x4(a, k + 16 * m * kKeyPitch + 32 * step);
+            ldmatrix_x4(a, k + 16 * m * kKeyRow + ((32 * step) ^ turn));
 #pragma unroll
             for (i32 n = 0; n < kRowTiles; n++) multiply(x[m][n], a, b[2 * n], b[2 * n + 1]);
         }
@@ -134,7 +135,8 @@ QN_DEVICE void score_tiles(const Shared &s, const Queries &q, const unsigned cha
 QN_DEVICE void value_tiles(const unsigned char *values, const float (&x)[kKeyTiles][kRowTiles][4], State &state)
 {
     const i32 lane = lane_index();
-    const unsigned char *v = values + (lane / 16 * 8 + lane % 8) * kValuePitch + lane / 8 % 2 * 16;
+    const unsigned char *v = values + (lane / 16 * 8 + lane % 8) * kValueRow + lane / 8 % 2 * 16;
+    const i32 turn = turn_of<kValueRow>(lane);
     const u32 ones[4] = {kOnes, kOnes, kOnes, kOnes};
 #pragma unroll
     for (i32 m = 0; m < kKeyTiles; m++) {
@@ -149,7 +151,7 @@ QN_DEVICE void value_tiles(const unsigned char *values, const float (&x)[kKeyTil
 #pragma unroll
         for (i32 j = 0; j < kOutTiles; j++) {
             u32 a[4];
-            ldmatrix_x4_trans(a, v + 16 * m * kValuePitch + 32 * j);
+            ldmatrix_x4_trans(a, v + 16 * m * kValueRow + ((32 * j) ^ turn));
 #pragma unroll
             for (i32 n = 0; n < kRowTiles; n++) multiply(state.out[j][n], a, b[n][0], b[n][1]);
         }

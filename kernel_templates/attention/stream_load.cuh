@@ -8,6 +8,22 @@
 constexpr i32 kStreams = THREADS / kWarp;
 constexpr i32 kStride = kStreams * KEYS; // keys from a block of a warp to its next
 
+// Bytes of a row in a slot: whole sectors of 32 bytes. A row that begins in the middle of one has each of its sectors read
+// twice from L2, once for each half. An odd number of sectors, so that ldmatrix meets a bank twice at most; rows of 128
+// bytes have no room to spare, and their sectors change places instead.
+QN_DEVICE constexpr i32 row_bytes(i32 padded)
+{
+    return padded == 64 ? 128 : (padded / 16 | 1) * 32;
+}
+constexpr i32 kKeyRow = row_bytes(kDPadded), kValueRow = ALIAS ? kKeyRow : row_bytes(kDVPadded);
+constexpr i32 kRingSlot = KEYS * (kKeyRow > kValueRow ? kKeyRow : kValueRow);
+
+// What the place of a row's sector is exclusive-ored with.
+template <i32 kRow> QN_DEVICE i32 turn_of(i32 row)
+{
+    return kRow == 128 ? 32 * (row % 4) : 0;
+}
+
 static_assert(KEYS % 16 == 0, "KEYS: multiples of 16");
 static_assert(SLOTS >= 2, "SLOTS: 2 at least");
 
@@ -29,7 +45,7 @@ QN_DEVICE void load_block(const Source &source, i32 key, i32 valid, bool aligned
     if (kOnePage && valid > 0) block = row_of_key(source, key);
     i32 row = lane_index() / kPieces, piece = lane_index() % kPieces;
     if (aligned) {
-        unsigned char *place = to + row * kPitch + 16 * piece;
+        unsigned char *place = to + row * kPitch + ((16 * piece) ^ turn_of<kPitch>(row));
         // Steps, not products, as in load_rows.
 #pragma unroll 4
         for (i32 i = 0; i < kEach; i++) {
@@ -50,14 +66,15 @@ QN_DEVICE void load_block(const Source &source, i32 key, i32 valid, bool aligned
 #pragma unroll
                 for (i32 i = 0; i < 8; i++) word[i / 2] |= (u32)from[i] << 16 * (i % 2);
             }
-            *reinterpret_cast<uint4 *>(to + row * kPitch + 16 * piece) = make_uint4(word[0], word[1], word[2], word[3]);
+            *reinterpret_cast<uint4 *>(to + row * kPitch + ((16 * piece) ^ turn_of<kPitch>(row))) =
+                make_uint4(word[0], word[1], word[2], word[3]);
         }
     }
 }
 
 // Blocks k0, v0, k1, v1, … (k0, k1, … with ALIAS) of one warp.
 struct Ring {
-    unsigned char *slots; // [SLOTS] of kSlotBytes
+    unsigned char *slots; // [SLOTS] of kRingSlot
     i32 key, end;         // the next block to be sent for; keys end here
     bool values;          // it is one of values
     i32 fill, use;        // slots
@@ -66,14 +83,13 @@ struct Ring {
 QN_DEVICE void load_next(const attention_params &p, const Tile &t, Ring &ring)
 {
     if (ring.key < ring.end) {
-        unsigned char *to = ring.slots + ring.fill * kSlotBytes;
+        unsigned char *to = ring.slots + ring.fill * kRingSlot;
         const i32 valid = t.sequence.keys - ring.key;
         if (!ring.values)
-            load_block<D, kDPadded, kKeyPitch>(source_of(p, t, p.k, p.k_stride), ring.key, valid, p.aligned & 2, p.k,
-                                               to);
+            load_block<D, kDPadded, kKeyRow>(source_of(p, t, p.k, p.k_stride), ring.key, valid, p.aligned & 2, p.k, to);
         else
-            load_block<DV, kDVPadded, kValuePitch>(source_of(p, t, p.v, p.v_stride), ring.key, valid, p.aligned & 4,
-                                                   p.v, to);
+            load_block<DV, kDVPadded, kValueRow>(source_of(p, t, p.v, p.v_stride), ring.key, valid, p.aligned & 4, p.v,
+                                                 to);
         if (ALIAS || ring.values) ring.key += kStride;
         ring.values = !ALIAS && !ring.values;
         ring.fill = ring.fill + 1 == SLOTS ? 0 : ring.fill + 1;
@@ -96,7 +112,7 @@ QN_DEVICE const unsigned char *next_block(const attention_params &p, const Tile 
     cp_async_wait_group<SLOTS - 2>();
     __syncwarp();
     load_next(p, t, ring);
-    const unsigned char *slot = ring.slots + ring.use * kSlotBytes;
+    const unsigned char *slot = ring.slots + ring.use * kRingSlot;
     ring.use = ring.use + 1 == SLOTS ? 0 : ring.use + 1;
     return slot;
 }
@@ -104,5 +120,5 @@ QN_DEVICE const unsigned char *next_block(const attention_params &p, const Tile 
 // The slot that nothing is on its way to.
 QN_DEVICE unsigned char *free_slot(const Ring &ring)
 {
-    return ring.slots + ring.fill * kSlotBytes;
+    return ring.slots + ring.fill * kRingSlot;
 }

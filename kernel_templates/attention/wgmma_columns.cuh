@@ -69,8 +69,8 @@ QN_DEVICE void attend_first(const attention_params &p, const Blocks &blocks, con
     wgmma_wait_group<0>();
     wgmma_fence_operand(x);
     release_keys(s, n.keys++);
-    soften(p, seen, blocks.first, x, r, factor);
-    pack_probabilities(x, probabilities, r.total);
+    exponentials(x, raise<kMasksAll>(p, seen, blocks.first, x, r, factor), r.sum);
+    pack_probabilities<true>(x, probabilities, r.total);
     factor[0] = factor[1] = 1.f; // there is no output yet
     put_factors(s, n.steps, factor);
     put_probabilities(s, n.steps, probabilities);
@@ -82,11 +82,11 @@ QN_DEVICE void attend_first(const attention_params &p, const Blocks &blocks, con
         wgmma_fence_operand(x);
         release_keys(s, n.keys++);
         warp_arrive(s.probability_full + n.steps++ % 2);
-        soften(p, seen, blocks.first + j * KEYS, x, r, factor);
+        exponentials(x, raise<kMasksAll>(p, seen, blocks.first + j * KEYS, x, r, factor), r.sum);
         put_factors(s, n.steps, factor);
         wgmma_fence_operand(x);
         end_first_values(s, n, out);
-        pack_probabilities(x, probabilities, r.total);
+        pack_probabilities<true>(x, probabilities, r.total);
         put_probabilities(s, n.steps, probabilities);
         rescale(out, factor);
     }
@@ -99,7 +99,8 @@ QN_DEVICE void attend_first(const attention_params &p, const Blocks &blocks, con
 QN_DEVICE void compute_first(const attention_wgmma_params &all, const Pieces &s)
 {
     const attention_params &p = all.p;
-    Counts n = {0, 0, 0, 0};
+    const u32 zero = zero_of_lane();
+    Counts n = {zero, zero, zero, zero};
     for (i32 visit = 0, number; (number = next_tile(all, visit)) >= 0;) {
         const Tile t = tile_at(p, number);
         if (t.rows <= 0) continue;
@@ -108,10 +109,11 @@ QN_DEVICE void compute_first(const attention_wgmma_params &all, const Pieces &s)
         float out[kFirstColumns / 2], weight[2];
         attend_first(p, blocks_of(t), s, seen, n, r, out);
         const Tile same = tile_again(p, number);
-        finish_rows(p, same, seen, r, weight);
+        finish_rows<false>(p, same, seen, r, weight);
         put_factors(s, n.steps, weight);
         warp_arrive(s.probability_full + n.steps++ % 2);
-        store_columns<kFirstColumns>(p, same, seen, 0, out, weight);
+        const bool sees[2] = {is_seen(seen.limits, 0), is_seen(seen.limits, 1)};
+        store_columns<kFirstColumns>(p, same, seen.row, sees, 0, out, weight);
     }
 }
 
@@ -152,13 +154,16 @@ QN_DEVICE void attend_second(const Blocks &blocks, const Pieces &s, Counts &n, f
 QN_DEVICE void compute_second(const attention_wgmma_params &all, const Pieces &s)
 {
     const attention_params &p = all.p;
-    Counts n = {0, 0, 0, 0};
+    const u32 zero = zero_of_lane();
+    Counts n = {zero, zero, zero, zero};
     for (i32 visit = 0, number; (number = next_tile(all, visit)) >= 0;) {
         const Tile t = tile_at(p, number);
         if (t.rows <= 0) continue;
         float out[kSecondColumns / 2], weight[2];
         attend_second(blocks_of(t), s, n, out, weight);
         const Tile same = tile_again(p, number);
-        store_columns<kSecondColumns>(p, same, seen_of(p, same, 0), kFirstColumns, out, weight);
+        const Seen seen = seen_of(p, same, 0);
+        const bool sees[2] = {is_seen(seen.limits, 0), is_seen(seen.limits, 1)};
+        store_columns<kSecondColumns>(p, same, seen.row, sees, kFirstColumns, out, weight);
     }
 }

@@ -7,6 +7,8 @@
 
 #include "wgmma_math.cuh"
 
+constexpr i32 kOut = DV + kSumColumns; // columns of the accumulators
+constexpr bool kTotals = kSumColumns == 0;
 constexpr bool kTurns = kGroups > 1 && !WINDOW_RIGHT;
 
 // Barriers 1 … kGroups: the turn of each group.
@@ -20,21 +22,21 @@ QN_DEVICE void turn_pass(i32 group)
 }
 
 struct Counts {
-    u32 tiles, keys, values; // so far
+    u32 tiles, values; // so far; of keys there is one block more while a tile is worked on
 };
 
 QN_DEVICE void begin_values(const Pieces &s, const Counts &n, const u32 (&p)[KEYS / 16][4], bool accumulate,
-                            float (&out)[DV / 2])
+                            float (&out)[kOut / 2])
 {
     const u32 stage = n.values % kStages;
     wait_phase(s.value_full + stage, n.values / kStages);
     wgmma_fence_operand(out);
     wgmma_fence();
-    issue_values<DV>(out, p, low_of_values(s, stage, 0), accumulate);
+    issue_values<kOut>(out, p, low_of_values(s, stage, 0), accumulate);
     wgmma_commit_group();
 }
 
-QN_DEVICE void end_values(const Pieces &s, Counts &n, float (&out)[DV / 2])
+QN_DEVICE void end_values(const Pieces &s, Counts &n, float (&out)[kOut / 2])
 {
     wgmma_wait_group<0>();
     wgmma_fence_operand(out);
@@ -44,39 +46,40 @@ QN_DEVICE void end_values(const Pieces &s, Counts &n, float (&out)[DV / 2])
 // One tile. The products of a round end in it: only up to a wait that stands in the same stretch of code does the
 // compiler keep its hands off registers that wgmma still reads (wgmma.cuh).
 QN_DEVICE void attend_rows(const attention_params &p, const Blocks &blocks, const Pieces &s, i32 group,
-                           const Seen &seen, Counts &n, Running &r, float (&out)[DV / 2])
+                           const Seen &seen, Counts &n, Running &r, float (&out)[kOut / 2])
 {
     float x[KEYS / 2], factor[2];
     u32 probabilities[KEYS / 16][4], next[KEYS / 16][4];
     running_clear(r);
     wait_phase(s.query_full, n.tiles++);
-    begin_scores(s, group, n.keys, x);
+    begin_scores(s, group, n.values, x);
     wgmma_wait_group<0>();
     wgmma_fence_operand(x);
-    release_keys(s, n.keys++);
-    soften(p, seen, blocks.first, x, r, factor);
-    pack_probabilities(x, probabilities, r.total);
+    release_keys(s, n.values);
+    exponentials(x, raise<kMasksAll>(p, seen, blocks.first, x, r, factor), r.sum);
+    pack_probabilities<kTotals>(x, probabilities, r.total);
 #pragma unroll 1
     for (i32 j = 1; j < blocks.count; j++) {
         turn_wait(group);
-        begin_scores(s, group, n.keys, x);
+        begin_scores(s, group, n.values + 1, x);
         begin_values(s, n, probabilities, j > 1, out);
         turn_pass(group);
         wgmma_wait_group<1>();
         wgmma_fence_operand(x);
-        release_keys(s, n.keys++);
-        soften(p, seen, blocks.first + j * KEYS, x, r, factor);
+        release_keys(s, n.values + 1);
+        const Power power = raise<kMasksAll>(p, seen, blocks.first + j * KEYS, x, r, factor);
         if constexpr (kPacksEarly) {
-            pack_probabilities(x, next, r.total);
-            finish_softmax(s, j + 1 < blocks.count, n.keys, r.total);
+            exponentials(x, power, r.sum);
+            pack_probabilities<kTotals>(x, next, r.total);
+            finish_softmax(s, j + 1 < blocks.count, n.values + 2, r.total);
             end_values(s, n, out);
             rescale(out, factor);
             copy_probabilities(next, probabilities, (u32)(p.B >> 31));
         } else {
-            wgmma_fence_operand(x);
             end_values(s, n, out);
             rescale(out, factor);
-            pack_probabilities(x, probabilities, r.total);
+            exponentials(x, power, r.sum);
+            pack_probabilities<kTotals>(x, probabilities, r.total);
         }
     }
     warp_arrive(s.query_empty);
@@ -87,18 +90,21 @@ QN_DEVICE void attend_rows(const attention_params &p, const Blocks &blocks, cons
 QN_DEVICE void compute_rows(const attention_wgmma_params &all, const Pieces &s, i32 group)
 {
     const attention_params &p = all.p;
-    Counts n = {0, 0, 0};
+    const u32 zero = zero_of_lane();
+    Counts n = {zero, zero};
     if (group == kGroups - 1) turn_pass(group);
     for (i32 visit = 0, number; (number = next_tile(all, visit)) >= 0;) {
         const Tile t = tile_at(p, number);
         if (t.rows <= 0) continue;
         const Seen seen = seen_of(p, t, group);
         Running r;
-        float out[DV / 2], weight[2];
+        float out[kOut / 2], weight[2];
         attend_rows(p, blocks_of(t), s, group, seen, n, r, out);
         const Tile same = tile_again(p, number);
-        finish_rows(p, same, seen, r, weight);
-        store_columns<DV>(p, same, seen, 0, out, weight);
+        if constexpr (!kTotals) r.total[0] = out[DV / 2], r.total[1] = out[DV / 2 + 2];
+        finish_rows<!kTotals>(p, same, seen, r, weight);
+        const bool sees[2] = {is_seen(seen.limits, 0), is_seen(seen.limits, 1)};
+        store_columns<DV>(p, same, seen.row, sees, 0, out, weight);
     }
     if (group == 0) turn_wait(group); // the last group's last pass
 }

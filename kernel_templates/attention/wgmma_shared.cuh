@@ -7,6 +7,7 @@
 //   queries  [row group][chunk]  64 rows x 64 columns   a chunk: 64 columns, 128 bytes a row, swizzled by 128 B as TMA and
 //   keys     [stage][chunk]    KEYS rows x 64 columns   wgmma agree on; columns past the head_dim arrive as zeros
 //   values   [stage][chunk]    KEYS rows x 64 columns
+//   ones           16 keys x 64 columns                 DV 64: more columns of v, whose products are sums of probabilities
 //   probabilities [2]            64 rows x 64 keys      COLUMNS 2: from the first group to the second
 //
 // Every piece has an mbarrier that says it is full, and one that says it is empty. With COLUMNS 2 blocks of keys and of
@@ -31,6 +32,11 @@ constexpr int kLoaderRegisters = kGroups == 3 ? 32 : 40;
 constexpr int kComputerRegisters = kGroups == 3 ? 160 : 232;
 constexpr i32 kChunks = (D + 63) / 64, kValueChunks = (DV + 63) / 64;
 constexpr i32 kKeyPieces = kChunks > 1 ? COLUMNS : 1, kValuePieces = COLUMNS;
+
+// The rows' sums of probabilities as eight more columns of the output. In the threads' own arithmetic they are a quarter of
+// a block's instructions, which at DV 64 take longer than its products. A descriptor reaches one chunk besides that of v.
+constexpr i32 kSumColumns = COLUMNS == 1 && DV == 64 ? 8 : 0;
+constexpr i32 kOnesBytes = kSumColumns > 0 ? 16 * 128 : 0;
 
 static_assert(COLUMNS == 1 || (COLUMNS == 2 && kGroups == 2 && KEYS == 64), "COLUMNS 2: two groups, blocks of 64 keys");
 static_assert(THREADS % kGroupThreads == 0 && (kGroups == 2 || kGroups == 3),
@@ -60,7 +66,7 @@ constexpr i32 kKeyStageBytes = kChunks * kKeyChunkBytes, kValueStageBytes = kVal
 constexpr i32 kProbabilityBytes = 64 * 128;
 
 struct Pieces {
-    unsigned char *queries, *keys, *values, *probabilities;
+    unsigned char *queries, *keys, *values, *ones, *probabilities;
     float *factors; // COLUMNS 2: [2][64], of the rows' sums so far, beside the probabilities
     u64 *query_full, *query_empty;
     u64 *key_full, *key_empty;                 // [kStages][kKeyPieces]
@@ -72,7 +78,7 @@ struct Pieces {
 constexpr i32 kBarriers = 2 + 2 * kStages * (kKeyPieces + kValuePieces) + 4 + 1;
 constexpr i32 kFactors = COLUMNS == 2 ? 2 * 64 : 0;
 constexpr int kWgmmaBytes = kRowGroups * kChunks * kQueryChunkBytes + kStages * (kKeyStageBytes + kValueStageBytes) +
-                            (COLUMNS == 2 ? 2 * kProbabilityBytes : 0) + 4 * kFactors + 8 * kBarriers;
+                            kOnesBytes + (COLUMNS == 2 ? 2 * kProbabilityBytes : 0) + 4 * kFactors + 8 * kBarriers;
 
 QN_DEVICE Pieces shared_of_wgmma()
 {
@@ -82,7 +88,11 @@ QN_DEVICE Pieces shared_of_wgmma()
     QN_SHARED_ARRAY(Rows8, keys, kStages * kKeyStageBytes / 1024);
     QN_SHARED_ARRAY(Rows8, values, kStages * kValueStageBytes / 1024);
     s.queries = queries->bytes, s.keys = keys->bytes, s.values = values->bytes;
-    s.probabilities = nullptr, s.factors = nullptr;
+    s.ones = s.probabilities = nullptr, s.factors = nullptr;
+    if constexpr (kSumColumns > 0) {
+        QN_SHARED_ARRAY(Rows8, ones, kOnesBytes / 1024);
+        s.ones = ones->bytes;
+    }
     if constexpr (COLUMNS == 2) {
         QN_SHARED_ARRAY(Rows8, probabilities, 2 * kProbabilityBytes / 1024);
         QN_SHARED_ARRAY(float, factors, kFactors);
@@ -109,6 +119,17 @@ QN_DEVICE void start_barriers(const Pieces &s)
     for (i32 i = 0; i < 2; i++) mbarrier_init(s.probability_full + i, 4), mbarrier_init(s.probability_empty + i, 4);
     mbarrier_init(s.tail, 1);
     fence_mbarrier_init();
+}
+
+// All threads, before a barrier.
+QN_DEVICE void write_ones(const Pieces &s)
+{
+    if constexpr (kSumColumns > 0) {
+        constexpr u32 kTwo = IN == 3 ? 0x3F803F80u : 0x3C003C00u;
+        for (i32 at = thread_index(); at < kOnesBytes / 16; at += THREADS)
+            reinterpret_cast<uint4 *>(s.ones)[at] = make_uint4(kTwo, kTwo, kTwo, kTwo);
+        fence_proxy_async_shared();
+    }
 }
 
 // The phase'th time that the barrier's phase ends, from 0 on.

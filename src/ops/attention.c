@@ -519,6 +519,12 @@ static int split_ctas(const qn_config *c, const qn_device_limits *limits, const 
     return ctas;
 }
 
+// The last splits of a tile, a CTA each, of CTAs that have many: about a quarter of all.
+static int split_rest(const splits *r, int ctas)
+{
+    return r->most >= (int64_t)8 * ctas && r->places <= ATTENTION_TICKETS ? (int)(r->most / 4) : 0;
+}
+
 // cut: the configuration that says where; tiles: the one whose rows and keys these are, which has no more memory.
 static void set_splits(const spec_t *s, const qn_config *cut, const qn_config *tiles, const qn_device_limits *limits,
                        const args_t *a, const sizes_t *n, attention_params *p, qn_launch *out)
@@ -531,6 +537,8 @@ static void set_splits(const spec_t *s, const qn_config *cut, const qn_config *t
     p->workspace = r.most > 1 ? a->workspace : NULL;
     p->split_ctas = is_heads(tiles) ? (int)(r.most < MOST_CTAS ? r.most : MOST_CTAS)
                                     : split_ctas(tiles, limits, &r, (int64_t)out->grid[0]);
+    p->split_long = p->split_ctas;
+    if (stream) p->split_ctas += split_rest(&r, p->split_ctas);
     p->merges = !is_heads(tiles) && (!stream || (int64_t)out->grid[0] >= limits->sm_count);
     out->grid[1] = (uint32_t)p->split_ctas;
 }

@@ -22,16 +22,22 @@ static int round_up(int64_t value, int step)
     return (int)((value + step - 1) / step) * step;
 }
 
-// ---- numbers: those of stream.cuh
+// ---- numbers: those of stream.cuh and stream_load.cuh
 
 static int pitch_bytes(int elements)
 {
     return (elements / 8 | 1) * 16;
 }
 
+// Of a row of keys or values in a slot: whole sectors of 32 bytes.
+static int row_bytes(int padded)
+{
+    return padded == 64 ? 128 : (padded / 16 | 1) * 32;
+}
+
 static int slot_bytes(const spec_t *s, const qn_config *c)
 {
-    int k = pitch_bytes(round_up(s->d, 16)), v = pitch_bytes(round_up(s->dv, 16));
+    int k = row_bytes(round_up(s->d, 16)), v = row_bytes(round_up(s->dv, 16));
     return value_of(c, QN_ATTENTION_KEYS) * (s->kv_alias || k > v ? k : v);
 }
 

@@ -32,6 +32,12 @@ static int groups_of(const qn_config *c)
     return value_of(c, QN_ATTENTION_COLUMNS) == 2 ? 2 : value_of(c, QN_ATTENTION_ROWS) / 64;
 }
 
+// Columns of the output that are sums of probabilities.
+static int sum_columns(const spec_t *s, const qn_config *c)
+{
+    return value_of(c, QN_ATTENTION_COLUMNS) == 1 && s->dv == 64 ? 8 : 0;
+}
+
 int qn_attention_wgmma_shared(const spec_t *s, const qn_config *c)
 {
     int columns = value_of(c, QN_ATTENTION_COLUMNS), stages = value_of(c, QN_ATTENTION_SLOTS) / 2;
@@ -39,6 +45,7 @@ int qn_attention_wgmma_shared(const spec_t *s, const qn_config *c)
     int bytes = value_of(c, QN_ATTENTION_ROWS) * chunks * 128;
     bytes += stages * (chunks + value_chunks) * value_of(c, QN_ATTENTION_KEYS) * 128;
     if (columns == 2) bytes += 2 * 64 * 128 + 2 * 64 * 4;
+    bytes += sum_columns(s, c) ? 16 * 128 : 0;
     return bytes + 8 * (2 + 2 * stages * (key_pieces + columns) + 4 + 1);
 }
 
@@ -49,7 +56,7 @@ int qn_attention_wgmma_registers(const spec_t *s, const qn_config *c)
     int keys = value_of(c, QN_ATTENTION_KEYS), columns = (int)s->dv;
     bool right = s->causal || s->window_right >= 0, ends = s->layout == QUERN_LAYOUT_VARLEN || s->length_k;
     if (value_of(c, QN_ATTENTION_COLUMNS) == 2) columns = 64 * ((chunks_of(s->dv) + 1) / 2);
-    int registers = columns / 2 + keys / 2 + keys / 4 + 28;
+    int registers = (columns + sum_columns(s, c)) / 2 + keys / 2 + keys / 4 + 28;
     if (right || s->lse) registers += 8;
     if (s->softcap != 0 || s->window_left >= 0 || ends) registers += 12;
     bool all = s->layout == QUERN_LAYOUT_PAGED || (ends && s->softcap != 0);
