@@ -7,7 +7,19 @@ broken=0
 rule() { # title, findings
   if [ -n "$2" ]; then printf 'check: %s\n%s\n' "$1" "$2" >&2; broken=1; fi
 }
-files() { git ls-files --cached --others --exclude-standard -- "$@" 2>/dev/null || find "$@" -type f 2>/dev/null; }
+# The tree's files of these patterns, in which * goes through folders: by git, or where this is no clone, as they lie.
+if git ls-files --error-unmatch tools/check.sh >/dev/null 2>&1; then
+  files() {
+    git ls-files --cached --others --exclude-standard -- "$@" | while IFS= read -r file; do
+      [ ! -e "$file" ] || printf '%s\n' "$file" # removed, and git was not told yet
+    done
+  }
+else
+  files() {
+    for pattern in "$@"; do find . -path './build*' -prune -o -path "./$pattern" -type f -print; done | sed 's,^\./,,' | sort -u
+  }
+fi
+[ -n "$(files 'src/*.c')" ] || { echo "check: no files were found" >&2; exit 1; }
 
 # ---- format: clang-format 14 is the judge (other versions differ in details and are not asked)
 if command -v clang-format >/dev/null && clang-format --version | grep -q ' 14\.'; then

@@ -15,6 +15,7 @@ configure() { # folder, cmake arguments…
   shift
   local include=()
   [ -e "$build/deps/include/cuda.h" ] && include=(-DQUERN_CUDA_INCLUDE="$build/deps/include")
+  [ -e "$build/deps/include/nvtx3" ] && include+=(-DQUERN_NVTX_INCLUDE="$build/deps/include")
   mkdir -p "$folder"
   cmake -S "$root" -B "$folder" "${include[@]}" "$@" >"$folder/configure.log" 2>&1 || { cat "$folder/configure.log" >&2; return 1; }
 }

@@ -516,7 +516,8 @@ static bool choose_cluster(const spec_t *s, const qn_arch *arch, int64_t rows, q
     c->value[KEEP] = KEEP_VECTORS;
     cluster_numbers n = cluster_of(s, c);
     if (cluster_registers(s, arch, &n, c) > arch->registers_sm / (block * c->value[CTAS])) c->value[KEEP] = KEEP_MAXIMA;
-    return true;
+    // Pairs that read vectors again and order longer lists are slower than one CTA a row (measured with 16 bits).
+    return cluster > 2 || s->K <= 50 || element_bytes(s) > 2 || c->value[KEEP] == KEEP_VECTORS;
 }
 
 // ---- buckets of rows
@@ -561,6 +562,17 @@ static int block_for(const spec_t *s, int most)
 
 static quern_status plan(const quern_spec *base, const qn_arch *arch, const qn_config *config, qn_plan *out);
 
+// Vectors a thread has in flight. In rows after rows, 8 where registers suffice: the CTAs of an SM that stream then read for
+// the one that samples or finishes. In one wave less, so that work begins early; 2 where a thread's share is short.
+// ANALYSIS.md has times.
+static int stream_unroll(const spec_t *s, const qn_arch *arch, size_t bucket, const qn_config *c)
+{
+    const int each = fewest_streamed(s, c) / c->value[BLOCK];
+    const bool spills = s->token && (s->in != QUERN_BF16 || s->K > 256);
+    if (bucket_first(bucket) > 4 * (int64_t)arch->sm_count) return each >= 24 && !spills ? 8 : 4;
+    return each < 24 ? 2 : 4;
+}
+
 // A CTA a row: the whole SM for it while there are SMs enough, two an SM while that is one wave, small ones for more rows.
 static void choose_rows(const spec_t *s, const qn_arch *arch, size_t bucket, qn_config *c)
 {
@@ -572,7 +584,7 @@ static void choose_rows(const spec_t *s, const qn_arch *arch, size_t bucket, qn_
         choose_stream(s, arch, block_for(s, 256), 4, c);
     else
         choose_stream(s, arch, block_for(s, 512), 2, c);
-    if (!many && last > arch->sm_count && element_bytes(s) == 2 && s->V <= 65536) c->value[UNROLL] = 2; // short streams
+    c->value[UNROLL] = stream_unroll(s, arch, bucket, c);
 }
 
 // Clusters where they fit, else shares where rows are few or very long, else a CTA a row. batch_invariant: one

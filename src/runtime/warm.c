@@ -72,9 +72,11 @@ static quern_status warm(quern *q, const qn_family *family, const quern_any_spec
     char text[512];
     qn_tuned tuned;
     QN_TRY(quern_spec_format(&spec->base, text, sizeof text));
+    qn_nvtx_push(q->nvtx, "quern:warm ", text);
     qn_tuned_read(q, text, &tuned);
     quern_status status = warm_tuned(q, family, &spec->base, arch, &tuned, buckets, variants, report);
     qn_tuned_fini(&tuned);
+    qn_nvtx_pop(q->nvtx);
     return status;
 }
 
@@ -95,9 +97,7 @@ static quern_status warm_range(quern *q, const quern_spec *spec, const qn_range 
     qn_message_save(&mark);
     qn_variants *variants = malloc(sizeof *variants);
     if (!variants) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: planning a spec");
-    qn_nvtx_push(q->nvtx, "quern:warm ", family->name);
     quern_status status = warm(q, family, &full, arch, buckets, variants, &result);
-    qn_nvtx_pop(q->nvtx);
     free(variants);
     if (status == QUERN_OK && report) status = qn_copy_sized("report", report, &result, sizeof result);
     return qn_message_end(&mark, status);

@@ -5,9 +5,10 @@
     tables.py [--report FILE.json] [DOCUMENT.md ...]            writes them
     tables.py --check [--report FILE.json] [DOCUMENT.md ...]    exit status 1 where a document says something else
 
-The report is what `quern bench … --out FILE.json` wrote (tools/bench/h200.json unless named); the documents are
-README.md and kernel_templates/*/ANALYSIS.md unless named. In a document a table stands between two comments and is
-made anew:
+The report is what `quern bench softmax_topk … --out FILE.json` wrote (tools/bench/h200.json unless named). Beside it lie
+those that some tables have of their own: FILE_gate.json and FILE_router.json, which `quern bench gate … --json` printed,
+FILE_local_k_random.json and FILE_local_k_real.json of `--sweep local_k --repairs`. The documents are README.md and
+kernel_templates/*/ANALYSIS.md unless named. In a document a table stands between two comments and is made anew:
 
     <!-- bench:softmax_topk -->
     …
@@ -245,6 +246,46 @@ def softmax_topk_outputs(report: Report) -> str:
     return beside_table(title, plain_pairs(report, "outputs"), lambda row: f"{shape(row)}, {row['with']}")
 
 
+def local_k(report: Report) -> str:
+    """Time of each LOCAL_K, and of how many rows the list was too short."""
+    found: dict[tuple[int, int], Row] = {}
+    for row in report["rows"]:
+        words = dict(word.split("=", 1) for word in row["quern"]["plan"].split())
+        found[int(words["local_k"]), row["K"]] = row
+    Ks = sorted({K for _, K in found})
+
+    def cell(entries: int, K: int) -> str:
+        row = found.get((entries, K))
+        if row is None:
+            return "–"
+        return number(row["quern"]["us_median"]) + (f", {row['repairs']} rows" if row.get("repairs") else "")
+
+    entries = sorted({entries for entries, _ in found})
+    title = " | ".join([f"local_k, of {report['rows'][0]['rows']} rows", *(f"K {K}, µs" for K in Ks)])
+    return table(title, ([str(each), *(cell(each, K) for K in Ks)] for each in entries))
+
+
+# ---- tables of gate and router
+
+
+def routing(report: Report) -> str:
+    """Each spec and number of tokens beside the fastest peer; for a router also the product alone, which is no peer."""
+    product = "torch.linear"
+    rows = [row for row in report["rows"] if row.get("peers")]
+    with_product = any(product in row["peers"] for row in rows)
+
+    def line(row: Row) -> list[str]:
+        peers = [(name, peer) for name, peer in timed_peers(row) if name != product]
+        name, peer = peers[0] if peers else ("–", None)
+        best = [spread(peer), ratio(peer, row)] if peer else ["–", "–"]
+        alone = row["peers"].get(product, {})
+        alone_us = [spread(alone) if "us_median" in alone else "–"] if with_product else []
+        return [f"`{row['spec'].split(' ', 1)[1]}`", str(row["N"]), spread(row), *best, name, *alone_us]
+
+    title = "spec | tokens | µs | fastest peer, µs | takes | which"
+    return table(title + (" | its product alone, µs" if with_product else ""), map(line, rows))
+
+
 TABLES: dict[str, Callable[[Report], str]] = {
     function.__name__: function
     for function in (
@@ -260,6 +301,13 @@ TABLES: dict[str, Callable[[Report], str]] = {
         softmax_topk_outputs,
     )
 }
+OF_THEIR_OWN: dict[str, Callable[[Report], str]] = {  # tables with a report of their own
+    "gate": routing,
+    "router": routing,
+    "local_k_random": local_k,
+    "local_k_real": local_k,
+}
+TABLES |= OF_THEIR_OWN | {f"machine_{name}": machine for name in OF_THEIR_OWN}
 
 
 # ---- documents
@@ -275,14 +323,14 @@ def read_report(file: Path) -> Report:
     return report
 
 
-def renewed(text: str, report: Callable[[], Report]) -> str:
-    """The document with every table made anew. The report is read only for a document that has tables."""
+def renewed(text: str, report: Callable[[str], Report]) -> str:
+    """The document with every table made anew. A report is read only for a document that has a table of it."""
 
     def make(found: re.Match[str]) -> str:
         name = found[1]
         if name not in TABLES or found[3] != name:
             raise Unusable(f"<!-- bench:{name} --> … <!-- /bench:{found[3]} -->: known are {', '.join(TABLES)}")
-        return f"<!-- bench:{name} -->\n{TABLES[name](report())}\n<!-- /bench:{name} -->"
+        return f"<!-- bench:{name} -->\n{TABLES[name](report(name))}\n<!-- /bench:{name} -->"
 
     if len(OPENED.findall(text)) != 2 * len(MARKED.findall(text)):
         raise Unusable("a table's comment has no partner")
@@ -295,7 +343,7 @@ def first_difference(old: str, new: str) -> int:
     return next((place for place, (a, b) in enumerate(pairs, 1) if a != b), 0)
 
 
-def treat(document: Path, report: Callable[[], Report], check: bool) -> bool:
+def treat(document: Path, report: Callable[[str], Report], check: bool) -> bool:
     """Whether the document was right, or is now."""
     try:
         old = document.read_text(encoding="utf-8")
@@ -319,12 +367,16 @@ def main() -> int:
     parser.add_argument("documents", type=Path, nargs="*")
     arguments = parser.parse_args()
     documents = arguments.documents or [ROOT / "README.md", *sorted(ROOT.glob("kernel_templates/*/ANALYSIS.md"))]
-    cache: list[Report] = []
+    cache: dict[str, Report] = {}
 
-    def report() -> Report:
-        if not cache:
-            cache.append(read_report(arguments.report))
-        return cache[0]
+    def report(name: str) -> Report:
+        own = name.removeprefix("machine_")
+        if own not in OF_THEIR_OWN:
+            own = ""
+        if own not in cache:
+            file: Path = arguments.report
+            cache[own] = read_report(file.with_stem(f"{file.stem}_{own}") if own else file)
+        return cache[own]
 
     results = [treat(document, report, arguments.check) for document in documents]
     return 0 if all(results) else 1
