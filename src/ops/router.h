@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the files of the family router share: router.c (lists, checks, launch), router_shape.c (what a configuration needs),
-// router_plan.c (configuration to kernels), router_multicast.c (launches by TMA) and router_choose.c (which configuration serves which sizes).
+// router_plan.c (configuration to kernels), router_multicast.c (launches by TMA: wide, multicast) and router_choose.c (which configuration serves which sizes).
 #ifndef QN_OPS_ROUTER_H
 #define QN_OPS_ROUTER_H
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// router's plan "multicast" (sm_90a): the launch with its tensor maps. Called by router.c; the kernel is
-// kernel_templates/router/multicast.cu.
+// router's plans "wide" and "multicast" (sm_90a): launches with tensor maps, and how multicast's work is dealt. Called by
+// router.c; the kernels are kernel_templates/router/wide.cu and multicast.cu.
 //
-// TMA needs rows at multiples of 16 bytes. Inputs that have others are loaded element by element by the same kernel.
+// TMA needs rows at multiples of 16 bytes. Inputs that have others are loaded element by element by the same kernels.
 #include <string.h>
 
 #include "ops/router.h"
