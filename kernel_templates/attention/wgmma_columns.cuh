@@ -5,7 +5,8 @@
 // at the end of a tile the weights in place of the factors.
 //
 // Probabilities of a block are handed over after the scores of the next: the second group's products then fill the time
-// of the first one's softmax, and do not delay those scores.
+// of the first one's softmax, and do not delay those scores. Each lane arrives for what it has itself written or read: an
+// order by __syncwarp and one arrival a warp is one that racecheck does not follow.
 #pragma once
 
 #include "wgmma_math.cuh"
@@ -81,7 +82,7 @@ QN_DEVICE void attend_first(const attention_params &p, const Blocks &blocks, con
         wgmma_wait_group<1>();
         wgmma_fence_operand(x);
         release_keys(s, n.keys++);
-        warp_arrive(s.probability_full + n.steps++ % 2);
+        mbarrier_arrive(s.probability_full + n.steps++ % 2);
         exponentials(x, raise<kMasksAll>(p, seen, blocks.first + j * KEYS, x, r, factor), r.sum);
         put_factors(s, n.steps, factor);
         wgmma_fence_operand(x);
@@ -91,7 +92,7 @@ QN_DEVICE void attend_first(const attention_params &p, const Blocks &blocks, con
         rescale(out, factor);
     }
     warp_arrive(s.query_empty);
-    warp_arrive(s.probability_full + n.steps++ % 2);
+    mbarrier_arrive(s.probability_full + n.steps++ % 2);
     begin_first_values(s, n, probabilities, blocks.count > 1, out);
     end_first_values(s, n, out);
 }
@@ -111,7 +112,7 @@ QN_DEVICE void compute_first(const attention_wgmma_params &all, const Pieces &s)
         const Tile same = tile_again(p, number);
         finish_rows<false>(p, same, seen, r, weight);
         put_factors(s, n.steps, weight);
-        warp_arrive(s.probability_full + n.steps++ % 2);
+        mbarrier_arrive(s.probability_full + n.steps++ % 2);
         const bool sees[2] = {is_seen(seen.limits, 0), is_seen(seen.limits, 1)};
         store_columns<kFirstColumns>(p, same, seen.row, sees, 0, out, weight);
     }
@@ -145,10 +146,10 @@ QN_DEVICE void attend_second(const Blocks &blocks, const Pieces &s, Counts &n, f
         wgmma_wait_group<0>();
         wgmma_fence_operand(out);
         warp_arrive(s.value_empty + stage * kValuePieces + 1);
-        warp_arrive(s.probability_empty + buffer);
+        mbarrier_arrive(s.probability_empty + buffer);
     }
     take_factors(s, n.steps, weight);
-    warp_arrive(s.probability_empty + n.steps++ % 2);
+    mbarrier_arrive(s.probability_empty + n.steps++ % 2);
 }
 
 QN_DEVICE void compute_second(const attention_wgmma_params &all, const Pieces &s)

@@ -107,7 +107,8 @@ QN_DEVICE Pieces shared_of_wgmma()
     return s;
 }
 
-// Arrivals: a full piece has its loader's, an empty one those of every warp that reads it.
+// Arrivals: a full piece has its loader's, an empty one those of every warp that reads it; probabilities have those of
+// every lane.
 QN_DEVICE void start_barriers(const Pieces &s)
 {
     constexpr u32 kReaders = 4 * kRowGroups;
@@ -116,7 +117,8 @@ QN_DEVICE void start_barriers(const Pieces &s)
         mbarrier_init(s.key_full + i, 1), mbarrier_init(s.key_empty + i, kReaders);
     for (i32 i = 0; i < kStages * kValuePieces; i++)
         mbarrier_init(s.value_full + i, 1), mbarrier_init(s.value_empty + i, kReaders);
-    for (i32 i = 0; i < 2; i++) mbarrier_init(s.probability_full + i, 4), mbarrier_init(s.probability_empty + i, 4);
+    for (i32 i = 0; i < 2; i++)
+        mbarrier_init(s.probability_full + i, kGroupThreads), mbarrier_init(s.probability_empty + i, kGroupThreads);
     mbarrier_init(s.tail, 1);
     fence_mbarrier_init();
 }
