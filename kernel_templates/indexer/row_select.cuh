@@ -224,7 +224,8 @@ QN_DEVICE Range range_of_found(const RowTask &t)
 }
 
 // Row `which` of the group that begins at row `first`, which is `length` long, at the chunk that begins at entry `base`;
-// `range` is what the cut was, `found` how many reached it. False: the row is left to select_slowly. Nothing is written then but the list.
+// `range` is what the cut was, `found` how many reached it. False: the row is left to select_slowly, and nothing but the
+// list is written.
 QN_NOINLINE bool select_row(const indexer_params &p, i64 first, u32 which, u32 length, u32 base, u32 found, Range range)
 {
     const Row row = row_named(first + which, length);

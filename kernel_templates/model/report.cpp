@@ -223,9 +223,10 @@ void fail_pc(void *pc, const char *what, const char *format, ...)
 void need_arch(int from, int until, bool specific, Place at)
 {
     const Limits &l = launch.limits;
+    const char suffix[2] = {(char)l.suffix, 0};
     if (l.cc < from || (until && l.cc >= until))
-        fail(at, "the instruction is not in sm_%d (it is from sm_%d on%s)", l.cc, from,
-             until ? ", and not in later ones" : "");
+        fail(at, "the instruction is not in sm_%d%s (it is in sm_%d%s%s)", l.cc, suffix, from, specific ? "a" : "",
+             until ? ", and not in later ones" : " and later ones");
     if (specific && !l.suffix) fail(at, "the instruction needs an architecture-specific target, as sm_%da", l.cc);
 }
 

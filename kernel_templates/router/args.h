@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one parameter of every router kernel, passed by value. Valid C11 and CUDA C++: the host fills it
-// (src/ops/router.c), the kernels read it. Pointers of tensors that the spec does not have are null.
+// The one parameter of the router kernels without tensor maps (args_mapped.h: with), passed by value. Valid C11 and CUDA
+// C++: the host fills it (src/ops/router.c), the kernels read it. Pointers of tensors that the spec does not have are null.
 #ifndef QN_ROUTER_ARGS_H
 #define QN_ROUTER_ARGS_H
 

@@ -21,7 +21,7 @@ constexpr u32 kEach = (kSlices + 3) / 4;                          // slices of a
 constexpr u32 kInFlight = THREADS > 768 && kEach > 2 ? 2 : kEach; // loads in flight; many threads have few registers
 constexpr u32 kTeams = (kSlices + kEach - 1) / kEach;
 constexpr u32 kGateBytes = (kBlockBytes + 15) / 16 * 16 + kTeams * kPitch * 4; // block.cuh's pieces, the teams' sums
-static_assert(!FUSED || SHARED_BYTES >= GATE_AT + kGateBytes, "the sizes of ops/router.c");
+static_assert(!FUSED || SHARED_BYTES >= GATE_AT + kGateBytes, "the sizes of ops/router_shape.c");
 
 static_assert(!FUSED || kTeams * kVectors <= THREADS, "a thread a team and vector");
 

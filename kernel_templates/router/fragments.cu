@@ -29,7 +29,7 @@ constexpr u32 kRows = kHalf ? 1 : TOKENS / 16;                               // 
 constexpr u32 kSumPitch = EXPERTS == 32 ? 40 : EXPERTS == 16 ? 24 : EXPERTS; // rows of sums begin 8 banks apart
 constexpr u32 kSumFloats = MULTIPLY_WARPS * kTokens * kSumPitch;
 
-static_assert(GATE_AT >= kSumFloats * 4, "the sizes of ops/router.c");
+static_assert(GATE_AT >= kSumFloats * 4, "the sizes of ops/router_shape.c");
 
 QN_DEVICE void multiply_add(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2])
 {

@@ -30,7 +30,7 @@ constexpr u32 kStageW = kRowsW * kUnitsW;
 constexpr u32 kRingUnits = STAGES * (kStageX + kStageW);
 constexpr u32 kBlocksOfSlice = (kSlice + kBlock - 1) / kBlock;
 
-static_assert(GATE_AT >= (kRingUnits + 63) / 64 * 1024 && SHARED_BYTES >= GATE_AT, "the sizes of ops/router.c");
+static_assert(GATE_AT >= (kRingUnits + 63) / 64 * 1024 && SHARED_BYTES >= GATE_AT, "the sizes of ops/router_shape.c");
 
 // Where a unit of a row lies.
 template <u32 kUnits> QN_DEVICE u32 place_of(u32 row, u32 unit)

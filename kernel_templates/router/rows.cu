@@ -6,7 +6,7 @@
 //
 //   load      8 elements a thread and row, UNITS of them at once, all rows before anything is multiplied
 //   multiply  one chain of fma a row and token
-//   sum       a tree over the lanes, then the warps one after another; the sums are published
+//   sum       a tree over the lanes, then the warps in four chains; the sums are published
 //
 // Prologue, besides problem.cuh's: TOKENS (most), UNITS. W is [E, D].
 // ANALYSIS.md: work, bounds, measured figures.
@@ -18,7 +18,7 @@ static_assert(TOKENS >= 1 && TOKENS <= 4, "TOKENS: 1 to 4");
 constexpr u32 kTokens = TOKENS;
 constexpr u32 kSums = kExperts * kTokens;
 
-static_assert(GATE_AT >= kSums * kWarps * 4, "the sizes of ops/router.c");
+static_assert(GATE_AT >= kSums * kWarps * 4, "the sizes of ops/router_shape.c");
 
 QN_DEVICE bool is_inside(u32 d, const Part &part)
 {

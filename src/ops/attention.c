@@ -519,17 +519,19 @@ static int split_ctas(const qn_config *c, const qn_device_limits *limits, const 
     return ctas;
 }
 
+enum { MOST_CTAS = 32768 }; // of a grid's second axis, about half of what there may be
+
 // The last splits of a tile, a CTA each, of CTAs that have many: about a quarter of all.
 static int split_rest(const splits *r, int ctas)
 {
-    return r->most >= (int64_t)8 * ctas && r->places <= ATTENTION_TICKETS ? (int)(r->most / 4) : 0;
+    int64_t rest = r->most / 4 < MOST_CTAS ? r->most / 4 : MOST_CTAS;
+    return r->most >= (int64_t)8 * ctas && r->places <= ATTENTION_TICKETS ? (int)rest : 0;
 }
 
 // cut: the configuration that says where; tiles: the one whose rows and keys these are, which has no more memory.
 static void set_splits(const spec_t *s, const qn_config *cut, const qn_config *tiles, const qn_device_limits *limits,
                        const args_t *a, const sizes_t *n, attention_params *p, qn_launch *out)
 {
-    enum { MOST_CTAS = 32768 }; // of a grid's second axis
     splits r = splits_of(s, tiles, n), by = splits_of(s, cut, n);
     bool stream = tiles->value[QN_ATTENTION_PLAN] == QN_ATTENTION_STREAM;
     r.split = by.split, r.most = by.most;

@@ -105,7 +105,8 @@ const qn_knob qn_router_knobs[] = {
                         {1, 2, 3, 4},
                         4,
                         NULL,
-                        "what follows whole sums or multicast, the gate as for up to 512, 1024, 8192, more tokens"},
+                        "what follows whole sums or multicast: the gate as for up to 512, 1024, 8192, more tokens; "
+                        "2 after parts of multicast: a warp a token"},
     [QN_ROUTER_CLUSTER_N] = {"cluster_n", {1, 2, 4}, 3, NULL, "multicast: CTAs of a cluster that share experts"},
     [QN_ROUTER_CLUSTER_E] = {"cluster_e", {1, 2, 3, 4}, 4, NULL, "multicast: CTAs of a cluster that share tokens"},
     [QN_ROUTER_CTAS] =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the files of the family router share: router.c (lists, checks, launch), router_shape.c (what a configuration needs),
-// router_plan.c (configuration to kernels), router_multicast.c (launches by TMA: wide, multicast) and router_choose.c (which configuration serves which sizes).
+// router_plan.c (configuration to kernels), router_multicast.c (launches by TMA: wide, multicast) and router_choose.c (which
+// configuration serves which sizes).
 #ifndef QN_OPS_ROUTER_H
 #define QN_OPS_ROUTER_H
 
@@ -84,11 +85,11 @@ typedef struct qn_router_deal {
     int64_t tiles, clusters;
 } qn_router_deal;
 qn_router_deal qn_router_deal_of(const quern_router_spec *s, const qn_config *c, int sm_count, int64_t N);
+void qn_router_multicast_launch(const quern_router_spec *s, const qn_config *c, const qn_device_limits *limits,
+                                const router_params *p, qn_launch *out);
 // A launch of the plan wide: maps; the grid is the caller's.
 void qn_router_wide_launch(const quern_router_spec *s, const qn_config *c, const qn_driver *driver,
                            const router_params *p, qn_launch *out);
-void qn_router_multicast_launch(const quern_router_spec *s, const qn_config *c, const qn_device_limits *limits,
-                                const router_params *p, qn_launch *out);
 
 // ---- small helpers
 

@@ -51,8 +51,8 @@ static quern_status plan_gate(const spec_t *s, const qn_arch *arch, const qn_con
     return QUERN_OK;
 }
 
-// Of logits in parts, which need registers on their way. For up to 4096 tokens a whole warp a token, so that all loads are
-// on their way at once; where the gate has no such plan, and for others, what it chooses.
+// Of logits in parts, which need registers on their way. With gate=2 (chosen for 513 to 4096 tokens) a whole warp a token, so
+// that all loads are on their way at once; where the gate has no such plan, and else, what the gate chooses.
 static quern_status plan_gate_of_parts(const spec_t *s, const qn_arch *arch, const qn_config *c, qn_kernel_plan *k)
 {
     const int parts = qn_router_cut_of(s, c).slices, own = (int)ceil_div(s->E, 128) * 4;

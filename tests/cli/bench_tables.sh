@@ -53,3 +53,12 @@ t tables --check --report nowhere.json none.md
 t tables --check --report nowhere.json short.md
 sed 's/"complete": true/"complete": false/' report.json >half.json
 t tables --check --report half.json short.md
+
+# Parts of several runs, which must be of one machine and one version.
+merge() { python3 -B "$QUERN_CLI/../../tools/bench/merge.py" "$@"; }
+sed 's/"group": "table"/"group": "asked"/; s/"date": "/"date": "2/' half.json >more.json
+t merge whole.json half.json more.json
+t tables --check --report whole.json short.md
+sed 's/"driver": "/"driver": "9/' more.json >other.json
+t merge none.json half.json other.json
+t merge none.json

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every instruction of the copy and matrix files on the device itself, against the same files that the model is held to
-// (tests/simt/instructions_test.c): what passes here proves the model where hardware exists.
+// Every instruction of the files in tests/simt/instructions on the device itself: what passes here proves the model, which is
+// held to the same files (tests/simt/instructions_test.c), where hardware exists.
 //     $QUERN_TEST_RECORD   a folder: what the device gave in cases that differ is written there
 #include "support/gpu_cases.h"
 

@@ -101,7 +101,10 @@ static const attention_forced cases[] = {
      "sm"},
     {"stream_no_keys", STREAM_3, "d=64 lse=1", ASAN, 1, 2, 1, {1}, {0}, 0, ATTENTION_PACKED, "s"},
     {"stream_grouped", STREAM, "d=8 kv_split=64 lse=1", ACCESS, 1, 532, 532, {1}, {150}, 0, ATTENTION_PACKED, "s"},
+    // A CTA for most of a tile's nine splits, and one each for the last two.
+    {"stream_rest", STREAM, "d=8 kv_split=64 lse=1", ACCESS, 1, 532, 532, {1}, {520}, 0, ATTENTION_PACKED, "s"},
     {"stream_shared", STREAM, "d=8 kv_split=64 lse=1", ACCESS, 1, 140, 140, {1}, {150}, 0, ATTENTION_HEADS_FIRST, "s"},
+    {"stream_last_splits", STREAM, "d=8 kv_split=64 lse=1", BOTH, 1, 140, 140, {1}, {600}, 0, ATTENTION_PACKED, "s"},
     {"stream_negative", STREAM_3, "d=64 scale=-0.3 lse=1", ASAN, 1, 2, 1, {1}, {50}, 0, ATTENTION_PACKED, "s"},
     {"heads_64", ONE, "d=64 lse=1", BOTH, 2, 64, 1, {1}, {133}, 0, ATTENTION_PACKED, "h"},
     {"heads_splits", ONE, "d=64 kv_split=64 lse=1", BOTH, 1, 64, 1, {1}, {333}, 0, ATTENTION_PACKED, "hm"},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the tests of the runtime share: a quern on a database of its own, its log lines, a machine of fake devices, kernels
-// made from a number, and a store made of a few rows in memory that can be told to fail. The same number makes the same kernel everywhere.
+// made from a number, and a store made of a few rows in memory that can be told to fail. The same number makes the same
+// kernel everywhere.
 #ifndef TESTS_SUPPORT_RUNTIME_FIXTURE_H
 #define TESTS_SUPPORT_RUNTIME_FIXTURE_H
 

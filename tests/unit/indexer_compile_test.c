@@ -6,9 +6,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
+#include "indexer/args.h"
 #include "support/compile_check.h"
 
 static void every_combination_of_features_has_a_plan_that_fits_every_architecture(void **state)
@@ -83,6 +85,40 @@ static void arguments_that_cannot_be_are_refused(void **state)
     bad = good, bad.T = 0, bad.keys = NULL;
     assert_int_equal(qn_family_indexer.check_args(&spec.base, &bad.base, &empty), QUERN_OK);
     assert_true(empty);
+}
+
+// q and its scales are read by words only where both begin at multiples of what is read; scales of other counts are bytes.
+static void scales_of_q_between_words_are_read_by_bytes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t q, scales; // bytes after a multiple of 16
+        int aligned;
+    } cases[] = {
+        {"indexer H=2 C=128 k=1 q=mxfp4", 0, 0, 1}, {"indexer H=2 C=128 k=1 q=mxfp4", 0, 4, 1},
+        {"indexer H=2 C=128 k=1 q=mxfp4", 0, 1, 0}, {"indexer H=2 C=128 k=1 q=mxfp4", 0, 2, 0},
+        {"indexer H=2 C=128 k=1 q=mxfp4", 8, 0, 0}, {"indexer H=2 C=64 k=1 q=mxfp4", 0, 1, 1},
+    };
+    static _Alignas(16) uint8_t bytes[1024];
+    const qn_device_limits limits = {132};
+    for (size_t i = 0; i < QN_COUNT(cases); i++) {
+        quern_any_spec spec;
+        qn_config config;
+        qn_plan plan;
+        qn_launch launch = {.skip = false};
+        indexer_params p;
+        quern_indexer_args a = QUERN_INDEXER_ARGS_INIT;
+        a.T = 1, a.L = 1, a.q = bytes + cases[i].q, a.q_scale = bytes + 512 + cases[i].scales;
+        a.keys = a.key_scale = bytes, a.w = (float *)(void *)bytes, a.workspace = bytes;
+        a.length = a.indices = (int32_t *)(void *)bytes;
+        compile_parse(cases[i].text, &spec);
+        qn_family_indexer.choose(&spec.base, compile_arch("sm_90a"), 0, &config);
+        assert_int_equal(qn_family_indexer.plan(&spec.base, compile_arch("sm_90a"), &config, &plan), QUERN_OK);
+        qn_family_indexer.launch(&spec.base, &config, &plan, &limits, &a.base, 0, &launch);
+        memcpy(&p, launch.params, sizeof p);
+        assert_int_equal(p.q_aligned, cases[i].aligned);
+    }
 }
 
 static void every_configuration_fits_or_is_refused_with_numbers(void **state)
@@ -165,6 +201,7 @@ int main(void)
         cmocka_unit_test(what_the_family_does_not_do_is_refused_with_the_field_named),
         cmocka_unit_test(every_configuration_fits_or_is_refused_with_numbers),
         cmocka_unit_test(arguments_that_cannot_be_are_refused),
+        cmocka_unit_test(scales_of_q_between_words_are_read_by_bytes),
         cmocka_unit_test(representative_specs_compile_for_every_target_without_spills),
         cmocka_unit_test(corner_specs_compile_without_spills),
         cmocka_unit_test(warming_twice_compiles_once),

@@ -174,6 +174,13 @@ static void ctas_come_in_even_waves_and_never_more_than_splits(void **state)
     assert_int_equal(p.pack, 4);
     assert_int_equal(out.grid[0], 8);
     assert_true(out.grid[1] >= 16 && out.grid[1] <= 32);
+    a = args_of(32, 1, 8192, 32, 8); // few CTAs a tile, and the last quarter of its 16 splits one each
+    a.workspace = memory;
+    p = launch("attention d=128", &a, QN_ATTENTION_DECODE_16, &out);
+    assert_int_equal(p.split_most, 16);
+    assert_true(p.split_long >= 1 && p.split_long <= 2);
+    assert_int_equal(p.split_ctas, p.split_long + 4);
+    assert_int_equal(out.grid[1], p.split_ctas);
     a.B = 4096; // tiles by the thousand fill the device
     p = launch("attention d=128", &a, QN_ATTENTION_DECODE_16, &out);
     assert_int_equal(out.grid[0], 4096 * 8);
@@ -182,6 +189,24 @@ static void ctas_come_in_even_waves_and_never_more_than_splits(void **state)
     p = launch("attention d=128", &a, QN_ATTENTION_DECODE_16, &out);
     assert_int_equal(p.split_most, 1);
     assert_null(p.workspace);
+}
+
+// Of very many splits the last quarter have a CTA each, as far as a grid's second axis goes: 65535.
+static void a_tile_has_no_more_ctas_than_a_grid(void **state)
+{
+    (void)state;
+    static const int64_t keys[] = {1 << 17, 1 << 20, 20000000, 1 << 30};
+    for (size_t i = 0; i < QN_COUNT(keys); i++) {
+        qn_launch out;
+        quern_attention_args a = args_of(1, 1, keys[i], 32, 8);
+        a.workspace = memory;
+        attention_params p = launch("attention d=128 kv_split=64", &a, QN_ATTENTION_DECODE_16, &out);
+        int64_t rest = keys[i] / 64 / 4;
+        assert_int_equal(p.split_most, keys[i] / 64);
+        assert_int_equal(out.grid[1], p.split_ctas);
+        assert_int_equal(p.split_ctas - p.split_long, rest < 32768 ? rest : 32768);
+        assert_true(p.split_long >= 1 && out.grid[1] <= 65535);
+    }
 }
 
 // The same keys give the same splits, whatever the batch and the heads.
@@ -328,6 +353,7 @@ int main(void)
         cmocka_unit_test(strides_of_zero_step_over_what_is_inside),
         cmocka_unit_test(windows_and_scale_arrive_as_they_are_meant),
         cmocka_unit_test(ctas_come_in_even_waves_and_never_more_than_splits),
+        cmocka_unit_test(a_tile_has_no_more_ctas_than_a_grid),
         cmocka_unit_test(splits_depend_on_the_number_of_keys_alone),
         cmocka_unit_test(the_workspace_grows_with_every_size),
         cmocka_unit_test(a_map_is_made_once_a_launch_and_stages_without_work_are_left_out),

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "ops/router.h"
+#include "router/args_mapped.h"
 #include "runtime/private.h"
 #include "support/compile_check.h"
 #include "support/fake_driver.h"
@@ -205,6 +206,53 @@ static void multicast_deals_every_block_once(void **state)
     }
 }
 
+// Where whole tiles are dealt, the kernel counts them by two numbers.
+static void multicast_deals_whole_tiles_evenly(void **state)
+{
+    (void)state;
+    static const int64_t tokens[] = {4097, 8192, 60000, INT32_MAX};
+    for (size_t i = 0; i < QN_COUNT(tokens); i++) {
+        const qn_device_limits limits = {132};
+        made m = make("router D=4096 E=256 K=8 in=bf16 w=bf16 logits=1", "sm_90a", tokens[i]);
+        const int64_t rows = m.config.value[QN_ROUTER_TOKENS] * m.config.value[QN_ROUTER_CLUSTER_N];
+        quern_router_args args = args_of(tokens[i]);
+        qn_launch launch = {.skip = false};
+        router_multicast_params p;
+        assert_int_equal(m.config.value[QN_ROUTER_PLAN], QN_ROUTER_MULTICAST);
+        family->launch(&m.spec.base, &m.config, &m.plan, &limits, &args.base, 0, &launch);
+        memcpy(&p, launch.params, sizeof p);
+        int64_t clusters = launch.grid[0] / (uint32_t)qn_router_cluster(&m.config);
+        assert_true(!p.parts.blocks && !p.mapped && p.p.tokens == tokens[i]);
+        assert_true(p.tiles_more < clusters);
+        assert_int_equal(p.tiles_each * clusters + p.tiles_more, (tokens[i] + rows - 1) / rows);
+    }
+}
+
+// The constant of a kernel, 0 where it has none of that name.
+static int64_t constant_of(const qn_kernel_plan *k, const char *name)
+{
+    for (size_t i = 0; i < k->constant_count; i++)
+        if (!strcmp(k->constants[i].name, name)) return k->constants[i].value;
+    return 0;
+}
+
+static void the_gate_of_parts_has_a_warp_a_token_up_to_4096(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"router D=7168 E=384 K=6 in=bf16 w=bf16 bias=1", spec_bf16};
+    for (size_t i = 0; i < QN_COUNT(specs); i++) {
+        made m = make(specs[i], "sm_90a", 4096);
+        const qn_kernel_plan *gate = &m.plan.stage[1];
+        assert_int_equal(m.config.value[QN_ROUTER_PLAN], QN_ROUTER_MULTICAST);
+        assert_string_equal(gate->template_path, "gate/lanes.cu");
+        assert_int_equal(gate->threads, 256);
+        assert_int_equal(constant_of(gate, "LANES"), 32);
+        assert_int_equal(constant_of(gate, "PARTS"), 2);
+        assert_int_equal(constant_of(gate, "PART_STRIDE"), i == 0 ? 384 : 256);
+        assert_int_equal(constant_of(gate, "DEPENDENT"), 1);
+    }
+}
+
 static void more_experts_than_threads_have_registers_for_are_two_launches(void **state)
 {
     (void)state;
@@ -369,6 +417,8 @@ int main(void)
         cmocka_unit_test(on_a_part_of_a_device_they_are_two),
         cmocka_unit_test(more_tokens_are_two_launches),
         cmocka_unit_test(multicast_deals_every_block_once),
+        cmocka_unit_test(multicast_deals_whole_tiles_evenly),
+        cmocka_unit_test(the_gate_of_parts_has_a_warp_a_token_up_to_4096),
         cmocka_unit_test(more_experts_than_threads_have_registers_for_are_two_launches),
         cmocka_unit_test(the_workspace_grows_with_N_and_keeps_the_clean_part_apart),
         cmocka_unit_test(logits_that_are_asked_for_need_no_workspace_of_their_own),

@@ -115,8 +115,9 @@ def version(text: str) -> str:
 
 
 def machine(report: Report) -> str:
-    peers = report.get("peers", {})
-    versions = {name.split(".")[0]: peer["version"] for name, peer in peers.get("peers", {}).items()}
+    timed = {name for row in report["rows"] for name in row.get("peers") or {}}
+    peers = report.get("peers", {}).get("peers", {})
+    versions = {name.split(".")[0]: peer["version"] for name, peer in peers.items() if name in timed}
     software = [f"Quern {report['quern']}", f"driver {report.get('driver', 'of unknown version')}"]
     software += [f"CUDA {report['driver_cuda']}", version(report.get("nvrtc", ""))]
     software += [f"{name} {versions[name]}" for name in sorted(versions)]
