@@ -7,7 +7,8 @@
 Every row has its own plain read and peers, timed in its own run, so rows of several runs may stand side by side; what may
 not differ is the device, the driver, the compiler, Quern's version and those of the peers. Of a case that several parts
 have the first one's row counts. Rows that were asked for by --rows and the like join the group "table". The parts' dates
-are kept as "dates". Whether all cases are there is for the caller to know: the result counts as complete.
+are kept as "dates", their number as "merged". "complete" stays false where a part did not come to its end: which cases
+are there is for the caller to know and to say.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ def merge(parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
             swept = row["quern"]["plan"] if row["quern"].get("chosen") == "given" else ""
             rows.setdefault((*(row[key] for key in CASE), swept), {**row, "group": group})
     dates = [part["date"] for _, part in parts]
-    return {**first, "dates": dates, "complete": True, "rows": list(rows.values())}
+    complete = all(part.get("complete") for _, part in parts)
+    return {**first, "dates": dates, "merged": len(parts), "complete": complete, "rows": list(rows.values())}
 
 
 def main() -> int:
