@@ -420,6 +420,9 @@ QUERN_API quern_status quern_softmax_topk(const quern_op *op, const quern_softma
  *             to the same f32 is a tie. Within 8 ulp of f64 for every logit; subnormals are kept.
  * Order       descending by score, equal scores by lowest id, so ids are always valid and distinct. A NaN (of the logit,
  *             or of the bias) ranks below every number, lowest id first, has weight 0 and leaves the others alone.
+ *             Exact on the activations that the kernel itself computed: where the scores of two experts (or the sums of
+ *             two groups) differ by less than activations may be off, 8 ulp each (sigmoids of large logits do), another
+ *             implementation, the host reference too, may order them otherwise.
  * Bias        counts for the choice only; the weight is that of the activation itself. -inf is a score like others.
  * Groups      n_group equal runs of experts, of which the topk_group with the largest sum of their two best scores are
  *             kept (a group of one: its one; NaNs do not count; ties: lowest group). An expert of a dropped group is
@@ -497,7 +500,10 @@ QUERN_API quern_status quern_gate(const quern_op *op, const quern_gate_args *arg
  * Up to 64 tokens one launch (two on a device with fewer SMs than its kind usually has, and for some specs of more than
  * 512 experts); more tokens two. Each logit is an f32 sum in a fixed order, so results are bitwise equal from run to run,
  * within D · 2^-24 · Σ|x · w| of the exact one; where an input is f32, or the types differ, every product is an f32 fma (no
- * TF32). A sum that f32 cannot hold is an infinity. All else is the gate's contract, with logits of f32.
+ * TF32). A sum or partial sum that f32 cannot hold is an infinity, and two of opposite signs make a NaN, even where the whole
+ * sum is a number that f32 holds. All else is the gate's contract, with logits of f32: ids are exact on the kernel's
+ * own logits and activations, and another implementation's may differ where logits or activations are closer than these
+ * bounds.
  *
  * The workspace carries partial sums between the launch's CTAs: quern_workspace_init before the first launch, one stream
  * at a time. CTAs wait for each other for about a second at most; if that was not enough (the device was not ours), the
@@ -722,13 +728,20 @@ QUERN_API quern_status quern_unpack(quern_indexer_layout layout, const void *val
  * Empty     A query that sees no key has out 0 and lse -inf, with a sink too; both are always written. If every score
  *           that it sees is -inf, out is NaN (0 with a sink) and lse -inf.
  * NaN       Positions past a sequence's length and pages that no table entry names never reach the output, whatever they
- *           hold. A NaN in a key that exists may reach rows that mask it.
+ *           hold. Every position that a sequence has must be finite to be masked safely: a NaN in its key, or a NaN or
+ *           infinity in its row of v, may reach queries that mask it (0 · NaN is NaN). Rows past length_k, in the tail of
+ *           a last page, and of varlen before cu_k[0], past cu_k[B] or of other sequences enter no result.
  *           What cu_q, cu_k, length_k and block_table hold is trusted: a launch can't see it. `quern run` checks it.
  * Layouts   dense: as above; with length_k, a sequence has so many keys of its Sk.
  *           varlen: q[Tq, Hq, d], k[Tk, Hkv, d], v, out[Tq, Hq, dv], lse[Tq, Hq]; sequence b is cu[b] … cu[b+1] - 1.
  *           paged: k and v are [pages, page, Hkv, …]; position s of sequence b is row s % page of page
  *           block_table[b, s / page], and there are length_k[b]; q is dense, or ragged with cu_q.
- * Numbers   f32 softmax, P rounded to the type of v, f32 sums. Bitwise equal from run to run.
+ * Numbers   f32 softmax, P rounded to the type of v, f32 sums. Bitwise equal from run to run. With M(…) for the mean over
+ *           the softmax: a score is within e = |scale| · Σ|q · k| · (d / 16 + 4) · 2^-23 + |score| · 2^-22 (with softcap
+ *           + softcap · 2^-21) of the exact one, so that large products that cancel cost digits; lse is within
+ *           1e-5 + 2 ulp + M(e), out within u · max(M(|v|), M(|v - out|)) + 2 M(e · |v|) + 2 |out| M(e) and half an ulp,
+ *           u = 2^-8 for bf16 and 2^-11 for f16, where Σ|v| · 2^-24 / Σe^(score - largest) comes on top (subnormal P).
+ *           `quern run --expect` knows the outputs only: for large scores or values give it a --tolerance.
  *
  * Any strides of batch, sequence and head (so also [B, H, S, d]), any base aligned to its element; multiples of 16 bytes
  * are read faster. No query: success, nothing launched. */

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A computing group that has 64 rows for itself (COLUMNS 1), tile after tile. While the tensor cores work on the scores of
-// a block and the output of the block before, the group's own arithmetic is the softmax of the former. Where all groups
-// have the same blocks they take turns in giving work to the tensor cores, so that one group's softmax falls into
-// another's products; under a causal limit, where blocks differ, turns cost more than they bring.
+// A computing group that has 64 rows for itself (COLUMNS 1), tile after tile. While the tensor cores work on the scores
+// of a block and the output of the block before, the group's own arithmetic is the softmax of the former. Groups take
+// turns in giving work to the tensor cores, so that one group's softmax falls into another's products. Under a causal
+// limit, where the groups' masked blocks differ, turns cost more than they bring, but not where rows of v are short.
 #pragma once
 
 #include "wgmma_math.cuh"
 
 constexpr i32 kOut = DV + kSumColumns; // columns of the accumulators
 constexpr bool kTotals = kSumColumns == 0;
-constexpr bool kTurns = kGroups > 1 && !WINDOW_RIGHT;
+constexpr bool kTurns = kGroups > 1 && (!WINDOW_RIGHT || (DV <= 64 && !SOFTCAP)); // the cap takes the registers
 
 // Barriers 1 … kGroups: the turn of each group.
 QN_DEVICE void turn_wait(i32 group)

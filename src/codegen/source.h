@@ -22,10 +22,12 @@ typedef struct qn_kernel_plan {
     int threads;  // a CTA
     int min_ctas; // an SM: __launch_bounds__(threads, min_ctas); the register cap that tests assert follows from it
     int cluster;  // CTAs a cluster; 1 = none
-    int dynamic_shared;  // bytes
-    size_t params_bytes; // the one parameter, a structure by value
-    const char *serves;  // for people: what of the sizes' launches this kernel does; NULL: all there is to do
-    bool overlaps;       // the launch may begin while the stage before it runs, for which the kernel waits (sm_90)
+    int dynamic_shared;        // bytes
+    size_t params_bytes;       // the one parameter, a structure by value
+    const char *serves;        // for people: what of the sizes' launches this kernel does; NULL: all there is to do
+    const char *serves_beyond; // the same from the bucket `beyond` on, where that differs; NULL: it does not
+    size_t beyond;
+    bool overlaps; // the launch may begin while the stage before it runs, for which the kernel waits (sm_90)
 } qn_kernel_plan;
 
 // Adds a constant; the name must outlive the plan.

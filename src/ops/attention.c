@@ -253,11 +253,19 @@ static int64_t most_keys(const spec_t *s, const sizes_t *n)
     return n->Sk && n->Sk < most ? n->Sk : most;
 }
 
-static quern_status check_heads(const args_t *a)
+static quern_status check_heads(int64_t Hq, int64_t Hkv)
 {
-    if (a->Hkv > 0 && a->Hq % a->Hkv == 0) return QUERN_OK;
+    if (Hkv > 0 && Hq % Hkv == 0) return QUERN_OK;
     return qn_fail(QUERN_BAD_SIZE, "Hq = %lld with Hkv = %lld: query heads must be a multiple of KV heads",
-                   (long long)a->Hq, (long long)a->Hkv);
+                   (long long)Hq, (long long)Hkv);
+}
+
+// Of one number of heads each; Hq = 0 launches nothing, which is right, and Hkv = 0 may be one that is not given.
+static quern_status check_sizes(const void *at_least, const void *at_most)
+{
+    const sizes_t *from = at_least, *to = at_most;
+    if (from->Hq != to->Hq || from->Hkv != to->Hkv || to->Hkv == 0) return QUERN_OK;
+    return check_heads(to->Hq, to->Hkv);
 }
 
 static quern_status check_args(const quern_spec *base, const quern_args *base_args, bool *empty)
@@ -268,7 +276,7 @@ static quern_status check_args(const quern_spec *base, const quern_args *base_ar
     *empty = (a->B | a->Sq | a->Hq | a->Tq) >= 0 && (has_no_queries(s, a) || a->Hq == 0);
     if (*empty) return QUERN_OK;
     QN_TRY(qn_check_args(&qn_family_attention, base, base_args));
-    QN_TRY(check_heads(a));
+    QN_TRY(check_heads(a->Hq, a->Hkv));
     if (a->B == 0) return qn_fail(QUERN_BAD_SIZE, "B = 0 with Tq = %lld: queries of no sequence", (long long)a->Tq);
     int64_t least_tiles, keys = most_keys(s, &(sizes_t){.Sk = a->Sk, .Tk = a->Tk, .columns = a->columns});
     if (keys > INT32_MAX - 1024)
@@ -628,6 +636,7 @@ const qn_family qn_family_attention = {
     .bucket_sizes = bucket_sizes,
     .bucket_of = bucket_of,
     .buckets_between = buckets_between,
+    .check_sizes = check_sizes,
     .choose = qn_attention_choose,
     .plan = qn_attention_plan,
     .budget = qn_attention_budget_text,

@@ -140,6 +140,8 @@ typedef struct qn_family {
     // NULL where there is one size. The buckets that launches of a spec with sizes from … to may be in: bit b for bucket b.
     // What the spec's layout does not have, and what bucket_of does not ask for, may be anything.
     uint32_t (*buckets_between)(const quern_spec *spec, const void *from, const void *to);
+    // May be NULL. BAD_SIZE, as of check_args, where no launch has sizes from … to; 0 may stand for one that is not given.
+    quern_status (*check_sizes)(const void *from, const void *to);
 
     // The heuristic configuration of a bucket on an architecture. Depends on nothing else.
     void (*choose)(const quern_spec *spec, const qn_arch *arch, size_t bucket, qn_config *config);
@@ -171,6 +173,8 @@ typedef struct qn_family {
     // How far a number of a floating-point output may be from the oracle's `want`, as far as that is known without the
     // inputs (src/reference/tolerance.c). NULL: qn_tolerance_default.
     double (*tolerance)(const quern_spec *spec, const qn_tensor *tensor, double want);
+    // May be NULL. Why integers may differ from those of another implementation that is as right.
+    const char *integers_note;
 } qn_family;
 
 // The list of families: the one line that a new family adds.

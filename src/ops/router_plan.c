@@ -248,6 +248,10 @@ static quern_status plan_parts(const spec_t *s, const qn_arch *arch, const qn_co
     }
     stage[0].serves = fused ? "logits; gate too where N ≤ 64 and all CTAs fit at once" : "logits";
     stage[1].serves = fused ? "gate where the first has none" : "gate";
+    for (size_t i = 0; i < 2 && fused; i++) {
+        stage[i].serves_beyond = i ? "gate" : "logits";
+        while (qn_router_bucket_last[stage[i].beyond] <= 64) stage[i].beyond++;
+    }
     return QUERN_OK;
 }
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tune/usable.h"
+
 static const char magic[] = "quern-tune ";
 enum { FIELDS = 17, MAX_LINE = 16384 };
 
@@ -33,6 +35,7 @@ void qn_tune_text_write(const qn_tune_list *list, qn_text *text)
 typedef struct place {
     const char *name;
     size_t line;
+    const int64_t *now; // NULL: rows are judged by their form alone
 } place;
 
 static quern_status bad_field(const place *at, const char *field, const char *value, const char *wanted)
@@ -93,7 +96,8 @@ static quern_status read_row(const place *at, char *line, qn_tune_list *list)
                         .created = created};
     QN_TRY(read_time(at, "ns", f[13], &row.ns));
     QN_TRY(read_time(at, "spread_ns", f[14], &row.spread_ns));
-    if (qn_tune_check(&row) != QUERN_OK) return qn_fail_in(QUERN_BAD_FILE, "%s:%zu", at->name, at->line);
+    if (qn_tune_check(&row) != QUERN_OK || (at->now && qn_tune_usable(&row, *at->now) != QUERN_OK))
+        return qn_fail_in(QUERN_BAD_FILE, "%s:%zu", at->name, at->line);
     return qn_tune_list_add(list, &row);
 }
 
@@ -124,9 +128,10 @@ static quern_status read_line(const place *at, const char *bytes, size_t count, 
     return !*line || *line == '#' ? QUERN_OK : read_row(at, line, list);
 }
 
-static quern_status read_lines(const char *name, const char *bytes, size_t count, qn_tune_list *list)
+static quern_status read_lines(const char *name, const char *bytes, size_t count, const int64_t *now,
+                               qn_tune_list *list)
 {
-    place at = {name, 0};
+    place at = {name, 0, now};
     if (!count) return read_header(&at, "");
     for (size_t begin = 0; begin < count;) {
         const char *end = memchr(bytes + begin, '\n', count - begin);
@@ -138,11 +143,21 @@ static quern_status read_lines(const char *name, const char *bytes, size_t count
     return QUERN_OK;
 }
 
-quern_status qn_tune_text_read(const char *name, const char *bytes, size_t count, qn_tune_list *list)
+static quern_status read_text(const char *name, const char *bytes, size_t count, const int64_t *now, qn_tune_list *list)
 {
     qn_tune_list read = QN_TUNE_LIST_INIT;
-    quern_status status = read_lines(name, bytes, count, &read);
+    quern_status status = read_lines(name, bytes, count, now, &read);
     for (size_t i = 0; i < read.count && status == QUERN_OK; i++) status = qn_tune_list_add(list, &read.row[i]);
     qn_tune_list_fini(&read);
     return status;
+}
+
+quern_status qn_tune_text_read(const char *name, const char *bytes, size_t count, qn_tune_list *list)
+{
+    return read_text(name, bytes, count, NULL, list);
+}
+
+quern_status qn_tune_text_import(const char *name, const char *bytes, size_t count, int64_t now, qn_tune_list *list)
+{
+    return read_text(name, bytes, count, &now, list);
 }

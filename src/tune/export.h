@@ -20,4 +20,7 @@ void qn_tune_text_write(const qn_tune_list *list, qn_text *text);
 // later version is refused too.
 quern_status qn_tune_text_read(const char *name, const char *bytes, size_t count, qn_tune_list *list);
 
+// The same for a text from outside: a row that could never be used (usable.h) is a bad line too. now: seconds since 1970.
+quern_status qn_tune_text_import(const char *name, const char *bytes, size_t count, int64_t now, qn_tune_list *list);
+
 #endif

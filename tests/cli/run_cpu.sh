@@ -49,3 +49,8 @@ npy nan.npy '<f4' False '(2, 3)' '\000\000\300\177\000\000\300\177\000\000\300\1
 t quern run "$spec" logits=logits.npy --device cpu --expect values=nan.npy --tolerance 1e30
 t_json quern run "$spec" logits=logits.npy --device cpu --expect values=off.npy --json
 sqlite3 :memory: "SELECT json_extract(CAST(readfile('$TMPDIR/out') AS TEXT), '\$.expected[0].beyond')"
+
+# Ids that differ: what may be the cause is said, of the family that has one.
+npy two.npy '<f4' False '(1, 2)' '\000\000\200\077\000\000\000\000'
+npy ids.npy '<i4' False '(1, 2)' '\001\000\000\000\000\000\000\000'
+t quern run 'gate E=2 K=2 in=f32' logits=two.npy --device cpu --expect ids=ids.npy

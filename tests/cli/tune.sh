@@ -75,3 +75,20 @@ json
 sqlite3 :memory: "SELECT json_extract(CAST(readfile('$TMPDIR/out') AS TEXT), '$.gains.median_percent', '$.gains.above_25', '$.gains.own_not_timed')"
 t quern tune --compare 'softmax_topk V=6000 K=8 in=f32' --db gains.db
 t quern tune "$spec [rows 1..64]" --rows 8
+
+# The built-in table: explained by its winners, and not compared.
+t quern tune --explain 'gate E=256 K=6 in=f32 bias=1' --db t.db
+t_json quern tune --explain 'gate E=256 K=6 in=f32 bias=1' --db t.db --json
+printf 'quern-tune 1\n' >empty.txt
+t quern tune --import empty.txt --db empty.db
+t quern tune --compare --db empty.db
+t quern tune --compare 'gate E=256 K=6 in=f32 bias=1' --db empty.db
+
+# What could never be used is refused, and then nothing of the file is kept.
+refused() { results "$version" 1000 256 | sed "$1" >refused.txt; t quern tune --import refused.txt --db refused.db; }
+refused '4s/plan=stream/plan=nonsense/'
+refused '4s/V=5000 K=8/K=8  V=5000/'
+refused '4s/rows 5..14/rows 9..4/'
+refused '4s/slower/slow/'
+refused '4s/	1000	/	9999999999	/' | sed 's/says [0-9]*;/says N;/; s/([0-9]*)$/(N)/'
+t quern tune --export - --db refused.db

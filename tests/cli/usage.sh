@@ -49,3 +49,6 @@ t quern bench runtime nonsense
 t quern run 'softmax_topk V=8 K=3 in=bf16' --tolerance much
 t quern run 'softmax_topk V=8 K=3 in=bf16' --tolerance 1e-3,-1
 t quern run 'gate E=8 K=2 in=bf16 given_ids=1' logits=a.npy given_ids=b.npy bias=c.npy
+t quern run softmax_topk V=1000 K=5 in=f32 logits=a.npy
+t quern run attention d=64 q=a.npy
+t quern run 'gate E=8 K=2 in=f32' bias=a.npy weigts=b.npy

@@ -69,3 +69,11 @@ variants() {
 variants 'attention d=16' --Sq 1 --Hq 8 --Hkv 8
 variants 'attention d=16 layout=paged page=16' --Sq 20..99
 variants 'indexer H=1 C=32 k=1 q=mxfp4 page=8' --T 1 --max_length 100
+
+# a list without a spec is a mistake, an empty part of one is not; sizes that no launch may have
+printf '# nothing yet\n\n' >none.txt
+t quern warm @none.txt --arch sm_90a --db rows.db
+t quern warm @none.txt --list
+t quern warm "$spec" --arch sm_90a --shard 1/2 --db rows.db
+t quern warm 'attention d=128' --arch sm_90a --Sq 1 --Hq 7 --Hkv 2 --db rows.db
+t quern warm 'attention d=128' --arch sm_90a --Sq 1 --Hkv 2 --list # Hq is not given

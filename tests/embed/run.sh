@@ -2,9 +2,9 @@
 # tests/embed/run.sh BUILD: an outside project finds and uses the installed package (field report FR22). Installs to a
 # prefix with a space in its name and LIBDIR=lib/x, moves the tree, then builds a C and a C++ program (a) by pkg-config,
 # (b) by pkg-config --static against the archive, (c) by find_package, (d) by add_subdirectory, all without a warning,
-# and runs each with no libcuda. Also: the example in quern.h's own text compiles, no installed text file names an
-# absolute path of this machine, the shared library exports quern_ symbols only, those of exports.txt, and the header's ABI
-# is that of abi.txt. The examples are built against the package and run: on a fake libcuda, with the real NVRTC.
+# and runs each with no libcuda. Also: the example in quern.h's own text and README's first lines of C compile, no installed
+# text file names an absolute path of this machine, the shared library exports quern_ symbols only, those of exports.txt, and
+# the header's ABI is that of abi.txt. The examples are built against the package and run: on a fake libcuda, with the real NVRTC.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -31,6 +31,16 @@ done
 export PKG_CONFIG_PATH=$prefix/lib/x/pkgconfig
 [ "$(pkg-config --libs quern | grep -o -- '-lquern' | wc -l)" = 1 ] || fail "-lquern is not there exactly once"
 cd "$work"
+{ # README's first lines of C, as they stand
+  echo '#include <quern/quern.h>'
+  echo 'void readme(const void *, float *, int *, struct CUstream_st *);'
+  echo 'void readme(const void *logits, float *values, int *indices, struct CUstream_st *stream)'
+  echo '{'
+  awk '/^```/ {if (inside) exit; inside = /^```c$/; next} inside' "$root/README.md"
+  echo '}'
+} >readme.c
+grep -q quern_softmax_topk readme.c || fail "README's first block of C is not the one that is tried"
+eval cc -std=c11 "${strict[@]}" -c -o readme.o readme.c "$(pkg-config --cflags quern)" || fail "README's C does not compile"
 eval cc -std=c11 "${strict[@]}" -o a_c "'$here/uses.c'" "$(pkg-config --cflags --libs quern)"
 eval c++ -std=c++17 "${strict[@]}" -o a_cxx "'$here/uses.cpp'" "$(pkg-config --cflags --libs quern)"
 private=$(pkg-config --static --libs quern | sed 's/-lquern//; s/-L[^ ]*\(\\ [^ ]*\)*//')

@@ -11,7 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/tuned.h"
 #include "tune/export.h"
+#include "tune/usable.h"
 
 static qn_tune_row sample(int number)
 {
@@ -164,6 +166,119 @@ static void a_zero_byte_and_an_endless_line_are_refused(void **state)
     free(endless);
 }
 
+// ---- import: rows that could never be used
+
+enum { NOW = 1800000000 };
+
+// A row of this library, whose columns are changed by name.
+static qn_tune_row own_row(void)
+{
+    qn_tune_row row = sample(0);
+    row.library = qn_tuned_library();
+    row.config = "plan=stream block=256 ctas=1 local_k=4 unroll=2";
+    row.bucket = "rows 5..14";
+    row.created = NOW;
+    return row;
+}
+
+static quern_status import_row(const qn_tune_row *row, qn_tune_list *list)
+{
+    const qn_tune_row good = own_row();
+    qn_tune_list rows = QN_TUNE_LIST_INIT;
+    qn_text text = QN_TEXT_INIT;
+    assert_int_equal(qn_tune_list_add(&rows, &good), QUERN_OK);
+    assert_int_equal(qn_tune_list_add(&rows, row), QUERN_OK);
+    qn_tune_text_write(&rows, &text);
+    qn_tune_list_fini(&rows);
+    quern_status status = qn_tune_text_import("t.txt", text.bytes, text.length, NOW, list);
+    qn_text_fini(&text);
+    return status;
+}
+
+static void import_refuses_what_could_never_be_used(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arch, *spec, *bucket, *config, *status;
+        int64_t created;
+        const char *says, *allowed; // line 4: after header, names and a good row
+    } cases[] = {
+        {.config = "plan=nonsense", .says = "t.txt:4: config = 'plan=nonsense'", .allowed = "allowed are "},
+        {.config = "block=99999 cluster=3", .says = "t.txt:4: config = 'block=99999 cluster=3'", .allowed = "256"},
+        {.config = "a=1", .says = "t.txt:4: config = 'a=1'", .allowed = "it has plan"},
+        {.config = "plan=stream", .says = "t.txt:4: config = 'plan=stream'", .allowed = ""},
+        {.spec = "foo V=3", .says = "t.txt:4: spec = 'foo V=3'", .allowed = "softmax_topk"},
+        {.spec = "softmax_topk  K=50 V=50257 in=bf16",
+         .says = "t.txt:4: spec = 'softmax_topk  K=50 V=50257 in=bf16'",
+         .allowed = "'softmax_topk V=50257 K=50 in=bf16'"},
+        {.spec = "softmax_topk V=50257 K=50 in=bf16 batch_invariant=1",
+         .says = "t.txt:4: spec",
+         .allowed = "all sizes"},
+        {.bucket = "rows 9..4", .says = "t.txt:4: bucket = 'rows 9..4'", .allowed = "rows 1..4, rows 5..14"},
+        {.bucket = "N 1..64", .says = "t.txt:4: bucket = 'N 1..64'", .allowed = "rows 1..4, rows 5..14"},
+        {.arch = "sm_12", .says = "t.txt:4: arch = 'sm_12'", .allowed = "sm_90a"},
+        {.status = "bst", .says = "t.txt:4: status = 'bst'", .allowed = "best, slower, equal, wrong, failed, timeout"},
+        {.created = NOW + QN_TUNE_AHEAD_SECONDS + 1,
+         .says = "t.txt:4: created = '1800086401'",
+         .allowed = "1800086400"},
+    };
+    for (size_t i = 0; i < QN_COUNT(cases); i++) {
+        qn_tune_list list = QN_TUNE_LIST_INIT;
+        qn_tune_row row = own_row();
+        if (cases[i].arch) row.arch = cases[i].arch;
+        if (cases[i].spec) row.spec = cases[i].spec;
+        if (cases[i].bucket) row.bucket = cases[i].bucket;
+        if (cases[i].config) row.config = cases[i].config;
+        if (cases[i].status) row.status = cases[i].status;
+        if (cases[i].created) row.created = cases[i].created;
+
+        if (import_row(&row, &list) != QUERN_BAD_FILE) fail_msg("case %zu is taken", i);
+
+        if (!strstr(quern_message(), cases[i].says) || !strstr(quern_message(), cases[i].allowed))
+            fail_msg("'%s' and '%s' are not both in: %s", cases[i].says, cases[i].allowed, quern_message());
+        assert_int_equal(list.count, 0);
+    }
+}
+
+static void import_takes_what_can_be_used_and_other_versions_as_they_are(void **state)
+{
+    (void)state;
+    qn_tune_row rows[4] = {own_row(), own_row(), own_row(), own_row()};
+    rows[0].created = NOW + QN_TUNE_AHEAD_SECONDS;
+    rows[1].status = QN_TUNE_TIMEOUT, rows[1].ns = 0;
+    rows[2].library = "0.0.1-1", rows[2].config = "plan=old", rows[2].bucket = "rows 1..9", rows[2].status = "won";
+    rows[3].library = "99.0.0-1", rows[3].spec = "newer V=3", rows[3].arch = "sm_200a";
+    for (size_t i = 0; i < QN_COUNT(rows); i++) {
+        qn_tune_list list = QN_TUNE_LIST_INIT;
+        if (import_row(&rows[i], &list) != QUERN_OK) fail_msg("row %zu: %s", i, quern_message());
+        assert_int_equal(list.count, 2);
+        qn_tune_list_fini(&list);
+    }
+    // no later result would replace it, of whichever version it is
+    qn_tune_list list = QN_TUNE_LIST_INIT;
+    rows[3].created = NOW + QN_TUNE_AHEAD_SECONDS + 1;
+    assert_int_equal(import_row(&rows[3], &list), QUERN_BAD_FILE);
+    assert_non_null(strstr(quern_message(), "created"));
+}
+
+static void the_built_in_table_can_be_imported(void **state)
+{
+    (void)state;
+    qn_tune_list rows = QN_TUNE_LIST_INIT, list = QN_TUNE_LIST_INIT;
+    qn_text text = QN_TEXT_INIT;
+    for (size_t i = 0; i < qn_tuned_built_in_count; i++)
+        assert_int_equal(qn_tune_list_add(&rows, &qn_tuned_built_in[i]), QUERN_OK);
+    qn_tune_text_write(&rows, &text);
+
+    if (qn_tune_text_import("t.txt", text.bytes, text.length, NOW, &list) != QUERN_OK) fail_msg("%s", quern_message());
+
+    assert_int_equal(list.count, qn_tuned_built_in_count);
+    qn_tune_list_fini(&rows), qn_tune_list_fini(&list);
+    qn_text_fini(&text);
+}
+
+// ---- damage
+
 static uint64_t next(uint64_t *state)
 {
     uint64_t z = *state += 0x9E3779B97F4A7C15u;
@@ -227,6 +342,9 @@ int main(void)
         cmocka_unit_test(comments_empty_lines_missing_notes_and_dos_line_ends_are_fine),
         cmocka_unit_test(a_bad_line_is_refused_with_its_place_and_nothing_is_kept),
         cmocka_unit_test(a_zero_byte_and_an_endless_line_are_refused),
+        cmocka_unit_test(import_refuses_what_could_never_be_used),
+        cmocka_unit_test(import_takes_what_can_be_used_and_other_versions_as_they_are),
+        cmocka_unit_test(the_built_in_table_can_be_imported),
         cmocka_unit_test(damaged_text_is_refused_or_gives_good_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

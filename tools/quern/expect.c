@@ -131,6 +131,8 @@ static quern_status compare_one(const arrays *a, const char *word, size_t length
         compare_rows(tensor, &want, &d);
         add_row(t, tensor, file, &d);
         *beyond += d.beyond > 0;
+        if (d.beyond && !is_real(tensor->dtype) && a->family->integers_note)
+            command_note("%s: %s", tensor->tensor->name, a->family->integers_note);
     }
     npy_fini(&want);
     return status;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "model.h"
+#include "ops/field.h"
 #include "run.h"
 
 typedef struct run {
@@ -244,6 +245,39 @@ static bool where_is_known(const char *where)
            device_parse(where, &ordinal);
 }
 
+// "V=1000": a field, and no tensor that a file is named for.
+static bool is_only_field(const qn_family *family, const char *word)
+{
+    char name[64];
+    size_t length = strcspn(word, "=");
+    snprintf(name, sizeof name, "%.*s", (int)length, word);
+    bool is_field = word[length] && qn_field_find(family->fields, family->field_count, name);
+    for (size_t i = 0; i < family->tensor_count && is_field; i++) is_field = strcmp(family->tensors[i].name, name) != 0;
+    return is_field;
+}
+
+// A spec that the shell has cut at its blanks: a later word is one of its fields.
+static quern_status hint_of_quotes(quern_status status, int argc, char **argv)
+{
+    char word[64];
+    const qn_family *family;
+    qn_text whole = QN_TEXT_INIT;
+    qn_message_mark mark;
+    if (status != QUERN_MISSING_FIELD && status != QUERN_UNKNOWN_ARGUMENT) return status;
+    qn_message_save(&mark);
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(argv[1], " \t"), argv[1]);
+    quern_status found = qn_family_find(word, &family);
+    qn_message_end(&mark, QUERN_OK);
+    for (int i = 2; i < argc && found == QUERN_OK; i++) {
+        if (is_only_field(family, argv[i])) qn_text_putf(&whole, " %s", argv[i]);
+    }
+    if (whole.length)
+        qn_fail(status, "%s; a spec is one argument, to be quoted: '%s%s'", quern_message(), argv[1],
+                qn_text_string(&whole));
+    qn_text_fini(&whole);
+    return status;
+}
+
 static int run_spec(run *r, int argc, char **argv)
 {
     if (argc < 2) return command_usage("a spec is needed: 'softmax_topk V=... K=... in=...'");
@@ -256,7 +290,7 @@ static int run_spec(run *r, int argc, char **argv)
     if (status == QUERN_OK && r->arrays.family->contents)
         status = r->arrays.family->contents(&r->arrays.spec.base, r->arrays.args);
     if (status == QUERN_OK) status = execute(r);
-    if (status != QUERN_OK) return command_status(status);
+    if (status != QUERN_OK) return command_status(hint_of_quotes(status, argc, argv));
     list_outputs(r);
     if (r->settings.json)
         print_json(r);

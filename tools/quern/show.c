@@ -254,7 +254,9 @@ static quern_status show_variant(show *s, const show_kind *kind, const qn_arch *
     for (k.stage = 0; k.stage < variant->plan.stage_count; k.stage++) {
         k.plan = &variant->plan.stage[k.stage];
         k.sizes[length] = 0;
-        if (k.plan->serves) snprintf(k.sizes + length, sizeof k.sizes - length, ": %s", k.plan->serves);
+        bool beyond = k.plan->serves_beyond && variant->first_bucket >= k.plan->beyond;
+        const char *serves = beyond ? k.plan->serves_beyond : k.plan->serves;
+        if (serves) snprintf(k.sizes + length, sizeof k.sizes - length, ": %s", serves);
         QN_TRY(kind->each(s, &k));
     }
     return QUERN_OK;
@@ -323,6 +325,7 @@ static quern_status read_spec(show *s, const char *spec_text)
     QN_TRY(quern_spec_parse(spec_text, &s->spec));
     QN_TRY(qn_family_find(s->spec.base.family, &s->family));
     QN_TRY(given_sizes(s, sizes, &s->one_size));
+    if (s->family->check_sizes) QN_TRY(s->family->check_sizes(sizes, sizes));
     s->bucket = s->one_size ? s->family->bucket_of(sizes) : 0;
     QN_TRY(quern_spec_format(&s->spec.base, s->spec_text, sizeof s->spec_text));
     quern_any_spec full; // with the fields that follow from others

@@ -54,6 +54,9 @@ int tune_import(tune_request *r, const char *file);
 // The device that results are judged for; false: there is none.
 bool tune_device(int ordinal, char name[128], qn_tune_device *device);
 
+// How many results of a spec (NULL: of all) come with the library.
+size_t tune_count_built_in(const char *spec);
+
 // Heat maps of the rows of one family's specs, one a problem: time over local_k × block, the best of each cell. FILE_ERROR.
 quern_status tune_plot(const char *file, const qn_family *family, const qn_tune_list *rows);
 

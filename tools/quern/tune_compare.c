@@ -174,6 +174,20 @@ static quern_status read_rows(tune_request *r, qn_tune_list *list)
     return QUERN_OK;
 }
 
+// The built-in table cannot be compared: without the times of what lost it has no own choice to set winners beside.
+static void say_nothing_to_compare(const tune_request *r)
+{
+    size_t built_in = r->specs.count ? 0 : tune_count_built_in(NULL);
+    for (size_t i = 0; i < r->specs.count; i++) built_in += tune_count_built_in(r->specs.item[i].text);
+    if (built_in)
+        command_note(
+            "no tuning results of your own in %s, which is what is compared: there is only the built-in table, "
+            "of winners alone ('quern tune --list' shows it); 'quern tune SPEC' makes some, on a GPU",
+            r->file);
+    else
+        command_note("no tuning results: 'quern tune SPEC' makes some, on a GPU");
+}
+
 static void print_comparison(const tune_request *r, const table *t, const tune_gains *gains)
 {
     if (r->settings.json) {
@@ -186,7 +200,7 @@ static void print_comparison(const tune_request *r, const table *t, const tune_g
         table_print(t);
         tune_gains_print(gains);
     } else {
-        command_note("no tuning results: 'quern tune SPEC' makes some, on a GPU");
+        say_nothing_to_compare(r);
     }
 }
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/path.h"
@@ -26,6 +27,15 @@ bool tune_device(int ordinal, char name[128], qn_tune_device *out)
     memcpy(name, fingerprint.name, sizeof fingerprint.name);
     out->name = name;
     return true;
+}
+
+// ---- the built-in table
+
+size_t tune_count_built_in(const char *spec)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < qn_tuned_built_in_count; i++) count += !spec || !strcmp(qn_tuned_built_in[i].spec, spec);
+    return count;
 }
 
 // ---- rows of a table
@@ -113,7 +123,13 @@ int tune_list_results(tune_request *r)
     for (size_t i = 0; i < list.count; i++) add_winner(t, &j, &list.row[i], false);
     for (size_t i = 0; i < qn_tuned_built_in_count; i++) add_winner(t, &j, &qn_tuned_built_in[i], true);
     qn_tune_list_fini(&list);
-    return print_or_json(r, t, "results", "no tuning results: 'quern tune SPEC' makes some, on a GPU");
+    bool says_why = !j.has_device && !r->settings.json && table_rows(t);
+    print_or_json(r, t, "results", "no tuning results: 'quern tune SPEC' makes some, on a GPU");
+    fflush(stdout);
+    if (says_why)
+        command_note("counts here: '-' because this machine shows no GPU that results could count for ('quern doctor' "
+                     "says why)");
+    return COMMAND_OK;
 }
 
 // ---- explain
@@ -124,21 +140,23 @@ static const table_column explain_columns[] = {
     {"spread", "spread_us", TABLE_REAL, 2}, {"configuration", "configuration", TABLE_TEXT, 0},
     {"why", "note", TABLE_TEXT, 0},         {NULL, "device", TABLE_TEXT, 0},
     {NULL, "arch", TABLE_TEXT, 0},          {NULL, "counts", TABLE_TEXT, 0},
+    {NULL, "table", TABLE_TEXT, 0},
 };
 
-static void add_trial(table *t, const judge *j, const qn_tune_row *row)
+static void add_trial(table *t, const judge *j, const qn_tune_row *row, bool is_built_in)
 {
     char use[96];
     table_add(t, row->bucket, row->sizes, row->status, us_or_none(row->ns), us_or_none(row->spread_ns), row->config,
-              row->note, row->device.name, row->arch, use_of(j, row, false, use, sizeof use));
+              row->note, row->device.name, row->arch, use_of(j, row, is_built_in, use, sizeof use),
+              is_built_in ? "built-in" : "database");
 }
 
 // A line for each device that was tuned on.
-static void print_heading(const judge *j, const qn_tune_row *row)
+static void print_heading(const judge *j, const qn_tune_row *row, bool is_built_in)
 {
     char use[96];
-    printf("%s, %s, CUDA %d driver, quern %s (%s)\n", row->device.name, row->arch, row->device.driver, row->library,
-           use_of(j, row, false, use, sizeof use));
+    printf("%s%s, %s, CUDA %d driver, quern %s (%s)\n", is_built_in ? "built-in table: " : "", row->device.name,
+           row->arch, row->device.driver, row->library, use_of(j, row, is_built_in, use, sizeof use));
 }
 
 static bool is_same_heading(const qn_tune_row *a, const qn_tune_row *b)
@@ -147,37 +165,66 @@ static bool is_same_heading(const qn_tune_row *a, const qn_tune_row *b)
            !strcmp(a->library, b->library) && !strcmp(a->arch, b->arch);
 }
 
-static void explain_rows(const tune_request *r, const judge *j, const qn_tune_list *list)
+static void explain_rows(const tune_request *r, const judge *j, const qn_tune_list *list, bool is_built_in)
 {
     for (size_t i = 0, next; i < list->count; i = next) {
         table *t = table_create(explain_columns, QN_COUNT(explain_columns));
         for (next = i; next < list->count && is_same_heading(&list->row[i], &list->row[next]); next++)
-            add_trial(t, j, &list->row[next]);
+            add_trial(t, j, &list->row[next], is_built_in);
         if (i) printf("\n");
-        print_heading(j, &list->row[i]);
+        print_heading(j, &list->row[i], is_built_in);
         print_or_json(r, t, "trials", "");
     }
 }
 
-static quern_status explain_spec(tune_request *r, const spec_item *item)
+static void explain_as_text(const tune_request *r, const judge *j, const char *spec, const qn_tune_list *list,
+                            const qn_tune_list *built_in)
+{
+    explain_rows(r, j, list, false);
+    if (list->count && built_in->count) printf("\n");
+    explain_rows(r, j, built_in, true);
+    fflush(stdout);
+    if (built_in->count)
+        command_note("the built-in table has winners alone; what else was tried is known only in the database where it "
+                     "was tuned: 'quern tune' tries it here, on a GPU");
+    else if (!list->count)
+        command_note("nothing is known of %s: 'quern tune' tries it, on a GPU", spec);
+}
+
+static quern_status read_built_in(const char *spec, qn_tune_list *list)
+{
+    for (size_t i = 0; i < qn_tuned_built_in_count; i++)
+        if (!strcmp(qn_tuned_built_in[i].spec, spec)) QN_TRY(qn_tune_list_add(list, &qn_tuned_built_in[i]));
+    return QUERN_OK;
+}
+
+static quern_status explain_lists(tune_request *r, const spec_item *item, const qn_tune_list *list,
+                                  const qn_tune_list *built_in)
 {
     judge j = {.has_device = false};
-    qn_tune_list list = QN_TUNE_LIST_INIT;
     const qn_family *family;
     QN_TRY(qn_family_find(item->spec.base.family, &family));
-    QN_TRY(qn_sqlite_tune_read(&r->store, item->text, NULL, &list));
     j.has_device = tune_device(r->ordinal, j.name, &j.device);
     if (r->settings.json) {
         table *t = table_create(explain_columns, QN_COUNT(explain_columns));
-        for (size_t i = 0; i < list.count; i++) add_trial(t, &j, &list.row[i]);
+        for (size_t i = 0; i < list->count; i++) add_trial(t, &j, &list->row[i], false);
+        for (size_t i = 0; i < built_in->count; i++) add_trial(t, &j, &built_in->row[i], true);
         print_or_json(r, t, "trials", "");
-    } else if (list.count) {
-        explain_rows(r, &j, &list);
     } else {
-        command_note("nothing is known of %s: 'quern tune' tries it, on a GPU", item->text);
+        explain_as_text(r, &j, item->text, list, built_in);
     }
-    quern_status status = r->plot && list.count ? tune_plot(r->plot, family, &list) : QUERN_OK;
+    if (r->plot && !list->count) command_note("%s is not written: there are no times of trials", r->plot);
+    return r->plot && list->count ? tune_plot(r->plot, family, list) : QUERN_OK;
+}
+
+static quern_status explain_spec(tune_request *r, const spec_item *item)
+{
+    qn_tune_list list = QN_TUNE_LIST_INIT, built_in = QN_TUNE_LIST_INIT;
+    quern_status status = qn_sqlite_tune_read(&r->store, item->text, NULL, &list);
+    if (status == QUERN_OK) status = read_built_in(item->text, &built_in);
+    if (status == QUERN_OK) status = explain_lists(r, item, &list, &built_in);
     qn_tune_list_fini(&list);
+    qn_tune_list_fini(&built_in);
     return status;
 }
 
@@ -238,7 +285,8 @@ int tune_import(tune_request *r, const char *file)
     qn_text content = QN_TEXT_INIT;
     int64_t kept = 0, passed_over = 0;
     quern_status status = qn_file_read(file, &content);
-    if (status == QUERN_OK) status = qn_tune_text_read(file, qn_text_string(&content), content.length, &list);
+    if (status == QUERN_OK)
+        status = qn_tune_text_import(file, qn_text_string(&content), content.length, (int64_t)time(NULL), &list);
     if (status == QUERN_OK) status = qn_sqlite_tune_merge(&r->store, &list, &kept, &passed_over);
     if (status == QUERN_OK) {
         size_t stale = count_stale(&list);

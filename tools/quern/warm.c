@@ -356,7 +356,7 @@ int command_warm(int argc, char **argv)
     if (argc < 2 && !from.logs.count && !from.models.count) return command_usage("a spec or @FILE is needed");
     spec_list list = SPEC_LIST_INIT;
     quern_status status = warm_list_read(&from, argc, argv, &list);
-    if (status == QUERN_OK) warm_list_notes(&list);
+    warm_list_notes(&list); // also of a list that has nothing but them
     exit_status = status == QUERN_OK ? warm_list(&settings, &list, &c) : command_status(status);
     spec_list_fini(&list);
     return exit_status;

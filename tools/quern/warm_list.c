@@ -37,6 +37,26 @@ static quern_status narrow_list(const command_sizes *sizes, spec_list *list)
     return QUERN_OK;
 }
 
+// Nothing to do is a mistake in what is named; a shard of a list may well be empty.
+static quern_status check_not_empty(const warm_sources *from, int argc, char **argv, const spec_list *list)
+{
+    if (list->count || from->models.count) return QUERN_OK; // what no family serves of a model is said in notes
+    const char *first = argc > 1 ? argv[1] + (*argv[1] == '@') : from->logs.item[0];
+    return qn_fail(QUERN_BAD_SYNTAX, "%s: no spec in it", first);
+}
+
+// What no launch may have.
+static quern_status check_sizes(const spec_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        const spec_item *s = &list->item[i];
+        if (!s->narrowed || !s->family->check_sizes) continue;
+        quern_status status = s->family->check_sizes(s->from, s->to);
+        if (status != QUERN_OK) return qn_fail_in(status, "%s", s->text);
+    }
+    return QUERN_OK;
+}
+
 void warm_list_notes(const spec_list *list)
 {
     if (list->passed_over)
@@ -52,5 +72,7 @@ void warm_list_notes(const spec_list *list)
 quern_status warm_list_read(const warm_sources *from, int argc, char **argv, spec_list *list)
 {
     QN_TRY(read_list(from, argc, argv, list));
-    return narrow_list(&from->sizes, list);
+    QN_TRY(check_not_empty(from, argc, argv, list));
+    QN_TRY(narrow_list(&from->sizes, list));
+    return check_sizes(list);
 }

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether a result from outside can ever be used (usable.h).
+#include "tune/usable.h"
+
+#include <string.h>
+
+#include "runtime/tuned.h"
+
+enum { SPEC_BYTES = 1024 }; // more than a row's text may have
+
+// Puts the field and its value before the message of what read it.
+static quern_status bad(const char *field, const char *value)
+{
+    return qn_fail_in(QUERN_BAD_VALUE, "%s = '%.200s'", field, value);
+}
+
+static quern_status check_created(const qn_tune_row *row, int64_t now)
+{
+    if (row->created <= now + QN_TUNE_AHEAD_SECONDS) return QUERN_OK;
+    return qn_fail(QUERN_BAD_VALUE,
+                   "created = '%lld': this machine's clock says %lld; at most a day later is allowed (%lld)",
+                   (long long)row->created, (long long)now, (long long)(now + QN_TUNE_AHEAD_SECONDS));
+}
+
+static quern_status check_spec(const qn_tune_row *row, quern_any_spec *spec, const qn_family **family)
+{
+    char canonical[SPEC_BYTES];
+    quern_status status = quern_spec_parse(row->spec, spec);
+    if (status == QUERN_OK) status = qn_family_find(spec->base.family, family);
+    if (status == QUERN_OK) status = quern_spec_format(&spec->base, canonical, sizeof canonical);
+    if (status == QUERN_OK && strcmp(row->spec, canonical))
+        status = qn_fail(QUERN_BAD_VALUE, "it must be in canonical form, '%s'", canonical);
+    if (status == QUERN_OK && qn_spec_has_one_config(*family, &spec->base))
+        status = qn_fail(QUERN_BAD_VALUE, "batch_invariant=1 has one configuration for all sizes, no results by sizes");
+    return status == QUERN_OK ? QUERN_OK : bad("spec", row->spec);
+}
+
+static quern_status check_bucket(const qn_tune_row *row, const qn_family *family)
+{
+    qn_text allowed = QN_TEXT_INIT;
+    char name[96];
+    bool found = false;
+    for (size_t i = 0; i < family->bucket_count && !found; i++) {
+        family->bucket_name(i, name, sizeof name);
+        found = !strcmp(name, row->bucket);
+        qn_text_putf(&allowed, "%s%s", i ? ", " : "", name);
+    }
+    if (!found) qn_fail(QUERN_BAD_VALUE, "allowed are %s", qn_text_string(&allowed));
+    qn_text_fini(&allowed);
+    return found ? QUERN_OK : bad("bucket", row->bucket);
+}
+
+static quern_status check_config(const qn_tune_row *row, const qn_family *family, const quern_spec *spec,
+                                 const qn_arch *arch)
+{
+    qn_config config;
+    memset(&config, 0, sizeof config);
+    quern_status status = qn_config_parse(family, row->config, &config);
+    if (status == QUERN_OK) status = qn_config_check(family, spec, arch, &config);
+    return status == QUERN_OK ? QUERN_OK : bad("config", row->config);
+}
+
+static quern_status check_status(const qn_tune_row *row)
+{
+    static const char *const words[] = {QN_TUNE_BEST,  QN_TUNE_SLOWER, QN_TUNE_EQUAL,
+                                        QN_TUNE_WRONG, QN_TUNE_FAILED, QN_TUNE_TIMEOUT};
+    for (size_t i = 0; i < QN_COUNT(words); i++)
+        if (!strcmp(row->status, words[i])) return QUERN_OK;
+    qn_fail(QUERN_BAD_VALUE, "allowed are %s, %s, %s, %s, %s, %s", words[0], words[1], words[2], words[3], words[4],
+            words[5]);
+    return bad("status", row->status);
+}
+
+quern_status qn_tune_usable(const qn_tune_row *row, int64_t now)
+{
+    quern_any_spec spec;
+    const qn_family *family;
+    const qn_arch *arch;
+    QN_TRY(check_created(row, now));
+    if (strcmp(row->library, qn_tuned_library())) return QUERN_OK;
+    if (qn_arch_find(row->arch, &arch) != QUERN_OK) return bad("arch", row->arch);
+    QN_TRY(check_spec(row, &spec, &family));
+    QN_TRY(check_bucket(row, family));
+    QN_TRY(check_config(row, family, &spec.base, arch));
+    return check_status(row);
+}
