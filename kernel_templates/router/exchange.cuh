@@ -116,9 +116,12 @@ QN_DEVICE bool wait_for_sum(const router_params &p, u32 token, float &x)
 // This thread's expert's sum, of all slices. True: not all words came.
 QN_DEVICE bool sum_of_slices(const router_params &p, float4 *sums, u32 token, bool exists, float &x)
 {
+    // Words that fill up the last vector are waited for too: clear_words takes them as well.
     if constexpr (kSlices == 1) {
-        float of_nobody; // the words that fill up the last vector are waited for too: clear_words takes them as well
-        return threadIdx.x < kPitch && wait_for_sum(p, token, exists ? x : of_nobody);
+        float sum = 0.f;
+        const bool missing = threadIdx.x < kPitch && wait_for_sum(p, token, sum);
+        if (exists) x = sum;
+        return missing;
     }
     const bool late = add_slices(p, sums, token);
     __syncthreads();
