@@ -134,16 +134,6 @@ static char *make_change(const char *source, void *user)
     return simt_replace(source, c->from, c->to);
 }
 
-static const hostile_case *find_case(const char *name)
-{
-    size_t count;
-    const hostile_case *cases = hostile_cases(&count);
-    for (size_t i = 0; i < count; i++)
-        if (!strcmp(cases[i].name, name)) return &cases[i];
-    fail_msg("there is no hostile case %s", name);
-    return NULL;
-}
-
 static char *run_split(model *m, change *c, model_order order)
 {
     const qn_arch *arch;
@@ -154,7 +144,7 @@ static char *run_split(model *m, change *c, model_order order)
     if (qn_config_parse(&qn_family_softmax_topk, "plan=split block=512 ctas=1 local_k=8 unroll=4 shares=4", &config) !=
         QUERN_OK)
         fail_msg("%s", quern_message());
-    assert_true(hostile_data_make(find_case("m3_normal"), &data));
+    assert_true(hostile_data_make(hostile_case_named("m3_normal"), &data));
     model_set_edit(m, c ? make_change : NULL, c);
     quern_status status = model_run_config(m, &data.c->spec.base, arch, &config, &data.args.base, order, &report);
     model_set_edit(m, NULL, NULL);
@@ -189,13 +179,6 @@ static void a_ticket_without_one_of_its_fences_is_reported(void **state)
     }
 }
 
-static int close_models(void **state)
-{
-    (void)state;
-    simt_close();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,5 +186,5 @@ int main(void)
         cmocka_unit_test(every_mistake_is_reported_by_the_access_build),
         cmocka_unit_test(a_ticket_without_one_of_its_fences_is_reported),
     };
-    return cmocka_run_group_tests_name("device memory", tests, NULL, close_models);
+    return cmocka_run_group_tests_name("device memory", tests, NULL, simt_close_models);
 }

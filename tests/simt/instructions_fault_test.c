@@ -142,13 +142,6 @@ static void wgmma_on_another_architecture_is_reported(void **state)
     free(report);
 }
 
-static int close_models(void **state)
-{
-    (void)state;
-    simt_close();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -159,5 +152,5 @@ int main(void)
         cmocka_unit_test(accumulators_before_their_wait_are_reported_by_the_address_build),
         cmocka_unit_test(wgmma_on_another_architecture_is_reported),
     };
-    return cmocka_run_group_tests_name("forbidden uses of instructions", tests, NULL, close_models);
+    return cmocka_run_group_tests_name("forbidden uses of instructions", tests, NULL, simt_close_models);
 }

@@ -105,18 +105,11 @@ static void instructions_give_the_manual_s_values_under_access_checks(void **sta
     run_all(MODEL_ACCESS);
 }
 
-static int close_models(void **state)
-{
-    (void)state;
-    simt_close();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(instructions_give_the_manual_s_values_under_address_checks),
         cmocka_unit_test(instructions_give_the_manual_s_values_under_access_checks),
     };
-    return cmocka_run_group_tests_name("instructions", tests, NULL, close_models);
+    return cmocka_run_group_tests_name("instructions", tests, NULL, simt_close_models);
 }

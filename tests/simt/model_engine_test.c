@@ -429,13 +429,6 @@ static void a_compiler_that_does_not_exist_is_unsupported(void **state)
     if (!strstr(quern_message(), "no-such-compiler")) fail_msg("%s", quern_message());
 }
 
-static int close_models(void **state)
-{
-    (void)state;
-    simt_close();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -452,5 +445,5 @@ int main(void)
         cmocka_unit_test(a_bare_shared_declaration_does_not_compile),
         cmocka_unit_test(a_compiler_that_does_not_exist_is_unsupported),
     };
-    return cmocka_run_group_tests(tests, NULL, close_models);
+    return cmocka_run_group_tests(tests, NULL, simt_close_models);
 }

@@ -36,16 +36,6 @@ static char *plant(const char *source, void *user)
     return simt_replace(source, f->from, f->to);
 }
 
-static const hostile_case *find_case(const char *name)
-{
-    size_t count;
-    const hostile_case *cases = hostile_cases(&count);
-    for (size_t i = 0; i < count; i++)
-        if (!strcmp(cases[i].name, name)) return &cases[i];
-    fail_msg("there is no hostile case %s", name);
-    return NULL;
-}
-
 // The report of one run; "" when nothing was found. To be freed.
 static char *run(model *m, const hostile_case *c, model_order order)
 {
@@ -65,7 +55,7 @@ static char *run(model *m, const hostile_case *c, model_order order)
 
 static void check_fault(const fault *f)
 {
-    const hostile_case *c = find_case(f->case_name);
+    const hostile_case *c = hostile_case_named(f->case_name);
     for (size_t b = 0; b < QN_COUNT(builds); b++) {
         model *m = simt_model_any(builds[b].build);
         for (size_t o = 0; o < QN_COUNT(orders); o++) {

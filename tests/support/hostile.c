@@ -481,6 +481,16 @@ const hostile_case *hostile_cases(size_t *count)
     return all.item;
 }
 
+const hostile_case *hostile_case_named(const char *name)
+{
+    size_t count;
+    const hostile_case *cases = hostile_cases(&count);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(cases[i].name, name) == 0) return &cases[i];
+    fprintf(stderr, "there is no hostile case %s\n", name);
+    abort();
+}
+
 bool hostile_wanted(const hostile_case *c, unsigned tag)
 {
     const char *name = getenv("QUERN_TEST_CASE");

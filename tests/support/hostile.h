@@ -59,6 +59,8 @@ struct hostile_case {
 // The list, made at the first call (not from several threads); lives as long as the process.
 const hostile_case *hostile_cases(size_t *count);
 
+const hostile_case *hostile_case_named(const char *name); // stops the program where there is none
+
 // Pattern `index` of the list (ordinary, then hostile) on a spec of the caller's, packed rows: what the tuner checks its
 // candidates with. False past the last.
 bool hostile_pattern(size_t index, const quern_softmax_topk_spec *spec, int64_t rows, hostile_case *c);

@@ -54,6 +54,13 @@ void simt_close(void)
     model_count = 0;
 }
 
+int simt_close_models(void **state)
+{
+    (void)state;
+    simt_close();
+    return 0;
+}
+
 // ---- kernels
 
 char *simt_kernel(const char *name, const char *defines)

@@ -18,7 +18,8 @@
 model *simt_model(model_build build, const char *compiler);
 // Of a build by the first compiler found: $CXX, g++, clang++.
 model *simt_model_any(model_build build);
-void simt_close(void); // all of them
+void simt_close(void);               // all of them
+int simt_close_models(void **state); // the same, as a group's teardown
 
 // The text of tests/simt/kernels/<name> with its includes in place, after a line "#define NAME value" for each word
 // "NAME=value" of `defines`. To be freed.

@@ -22,13 +22,6 @@ quern *simt_open(void)
     return q;
 }
 
-int simt_close_models(void **state)
-{
-    (void)state;
-    simt_close();
-    return 0;
-}
-
 model_order simt_order(size_t index)
 {
     return (model_order){.shuffle = index % 4 != 0, .seed = (uint32_t)index};

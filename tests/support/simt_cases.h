@@ -8,8 +8,7 @@
 #include "support/simt.h"
 
 const qn_arch *simt_arch(const char *name);
-quern *simt_open(void); // in memory
-int simt_close_models(void **state);
+quern *simt_open(void);               // in memory
 model_order simt_order(size_t index); // one in four as written, the others drawn
 
 // Runs a case into its data; config: in place of what is chosen, and then no q is needed. False: a fault, which is

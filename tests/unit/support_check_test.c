@@ -15,20 +15,10 @@
 static hostile_data data;
 static qn_text report;
 
-static const hostile_case *find(const char *name)
-{
-    size_t count;
-    const hostile_case *cases = hostile_cases(&count);
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(cases[i].name, name) == 0) return &cases[i];
-    fail_msg("no case %s", name);
-    return NULL;
-}
-
 // Right outputs, to be spoilt.
 static void make(const char *name)
 {
-    const hostile_case *c = find(name);
+    const hostile_case *c = hostile_case_named(name);
     assert_true(hostile_data_make(c, &data));
     assert_int_equal(quern_reference(&c->spec.base, &data.args.base), QUERN_OK);
     assert_int_equal(check_case(&data, &report), 0);
