@@ -78,6 +78,15 @@ quern_softmax_topk_spec runtime_spec(int64_t V, int64_t K)
     return spec;
 }
 
+quern_op *runtime_prepare(quern *q, int64_t V, int device)
+{
+    quern_softmax_topk_spec spec = runtime_spec(V, 8);
+    quern_op *op = NULL;
+    quern_status status = quern_prepare(q, &spec.base, device, &op);
+    if (status != QUERN_OK) fail_msg("%s: %s", quern_status_name(status), quern_message());
+    return op;
+}
+
 // ---- a machine
 
 void runtime_devices_make(const int *cc, int count)

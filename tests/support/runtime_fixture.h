@@ -33,6 +33,7 @@ quern_options runtime_options(const char *cache_file, runtime_log *log);
 quern *runtime_open(const quern_options *options); // asserts success
 quern_counters runtime_counters(const quern *q);
 quern_softmax_topk_spec runtime_spec(int64_t V, int64_t K);
+quern_op *runtime_prepare(quern *q, int64_t V, int device); // of runtime_spec(V, 8); asserts success
 
 // ---- a machine
 

@@ -78,15 +78,6 @@ static int count_of(const char *part)
     return count;
 }
 
-static quern_op *prepare(quern *q)
-{
-    quern_softmax_topk_spec spec = runtime_spec(1000, 8);
-    quern_op *op = NULL;
-    quern_status status = quern_prepare(q, &spec.base, 0, &op);
-    if (status != QUERN_OK) fail_msg("%s: %s", quern_status_name(status), quern_message());
-    return op;
-}
-
 // A tool is loaded once a process, so each of these is looked at in a process of its own.
 static void check_no_tool(const char *path, const char *variable)
 {
@@ -134,7 +125,7 @@ static void ranges_are_around_what_is_slow_and_none_around_launches(void **state
     quern_options options = runtime_options("", NULL);
     options.ignore_environment = 0, options.compile_threads = 1;
     quern *q = runtime_open(&options);
-    quern_op *op = prepare(q);
+    quern_op *op = runtime_prepare(q, 1000, 0);
 
     assert_non_null(strstr(text(), "+quern:prepare softmax_topk V=1000 K=8 in=f32;"));
     assert_non_null(strstr(text(), "+quern:source softmax_topk_V1000_K8_f32"));
@@ -157,7 +148,7 @@ static void where_no_variable_is_read_there_are_no_ranges(void **state)
     quern_options options = runtime_options("", NULL);
     options.ignore_environment = 1;
     quern *q = runtime_open(&options);
-    quern_op_release(prepare(q));
+    quern_op_release(runtime_prepare(q, 1000, 0));
     assert_string_equal(text(), "");
     quern_close(q);
 }

@@ -47,15 +47,6 @@ static int tear_down(void **state)
     return 0;
 }
 
-static quern_op *prepare(quern *q)
-{
-    quern_softmax_topk_spec spec = runtime_spec(1000, 8);
-    quern_op *op = NULL;
-    quern_status status = quern_prepare(q, &spec.base, 0, &op);
-    if (status != QUERN_OK) fail_msg("%s: %s", quern_status_name(status), quern_message());
-    return op;
-}
-
 static void read_log(qn_text *text)
 {
     quern_status status = qn_file_read(log_file, text);
@@ -76,11 +67,11 @@ static void a_miss_that_no_store_has_is_absent(void **state)
     (void)state;
     quern_options options = runtime_options(database, NULL);
     quern *q = runtime_open(&options);
-    quern_op_release(prepare(q));
+    quern_op_release(runtime_prepare(q, 1000, 0));
     quern_counters first = runtime_counters(q);
     quern_close(q);
     q = runtime_open(&options);
-    quern_op_release(prepare(q));
+    quern_op_release(runtime_prepare(q, 1000, 0));
     quern_counters second = runtime_counters(q);
 
     assert_true(first.miss > 0);
@@ -101,7 +92,7 @@ static void a_miss_without_any_store_says_so(void **state)
     quern_options options = runtime_options("", NULL);
     quern *q = runtime_open(&options);
 
-    quern_op_release(prepare(q));
+    quern_op_release(runtime_prepare(q, 1000, 0));
 
     quern_counters counters = runtime_counters(q);
     assert_true(counters.miss > 0);
@@ -118,7 +109,7 @@ static void a_sealed_database_that_may_not_be_used_has_failed(void **state)
     int fd = open(database, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     assert_true(fd >= 0 && fchmod(fd, 0666) == 0 && close(fd) == 0); // whoever may write to it decides what runs
     quern *q = runtime_open(&options);
-    quern_op_release(prepare(q));
+    quern_op_release(runtime_prepare(q, 1000, 0));
 
     quern_counters counters = runtime_counters(q);
     assert_true(counters.miss > 0);
@@ -134,17 +125,17 @@ static void misses_of_damaged_rows_and_of_failing_stores_are_told_apart(void **s
     quern_options options = runtime_options("", NULL);
     options.store = &callbacks;
     quern *q = runtime_open(&options);
-    quern_op_release(prepare(q));
+    quern_op_release(runtime_prepare(q, 1000, 0));
     quern_close(q);
     for (size_t i = 0; i < store.rows; i++) runtime_store_spoil(&store, i, NULL);
 
     q = runtime_open(&options);
-    quern_op_release(prepare(q));
+    quern_op_release(runtime_prepare(q, 1000, 0));
     quern_counters damaged = runtime_counters(q);
     quern_close(q);
     store.get_status = QUERN_STORE_IO;
     q = runtime_open(&options);
-    quern_op_release(prepare(q));
+    quern_op_release(runtime_prepare(q, 1000, 0));
     quern_counters failed = runtime_counters(q);
     quern_close(q);
 
@@ -159,13 +150,13 @@ static void a_miss_after_the_drivers_refusal_is_refused(void **state)
     (void)state;
     quern_options options = runtime_options(database, NULL);
     quern *q = runtime_open(&options);
-    quern_op_release(prepare(q));
+    quern_op_release(runtime_prepare(q, 1000, 0));
     quern_close(q);
     q = runtime_open(&options);
     fake_driver.call.cuLibraryLoadData.fail = CUDA_ERROR_INVALID_IMAGE;
     fake_driver.call.cuLibraryLoadData.times = 1;
 
-    quern_op_release(prepare(q));
+    quern_op_release(runtime_prepare(q, 1000, 0));
 
     quern_counters counters = runtime_counters(q);
     assert_int_equal(counters.miss, 1);
@@ -206,7 +197,7 @@ static void an_older_shorter_structure_gets_what_it_has_room_for(void **state)
     quern_counters old = QUERN_COUNTERS_INIT;
     memset(&old, 0x55, sizeof old);
     old.size = offsetof(quern_counters, miss_absent);
-    quern_op_release(prepare(q));
+    quern_op_release(runtime_prepare(q, 1000, 0));
 
     quern_get_counters(q, &old);
 
@@ -226,7 +217,7 @@ static void the_variable_writes_the_parts_that_it_names_into_the_file(void **sta
     setenv("QUERN_LOG", "compile,dispatch", 1);
     setenv("QUERN_LOG_FILE", log_file, 1);
     quern *q = runtime_open(&options);
-    quern_op_release(prepare(q));
+    quern_op_release(runtime_prepare(q, 1000, 0));
     quern_counters counters = runtime_counters(q);
     quern_close(q);
 
@@ -254,7 +245,7 @@ static void every_event_carries_the_spec_in_parseable_text(void **state)
     args.rows = 4, args.logits = data, args.values = data, args.indices = indices;
     for (int run = 0; run < 2; run++) {
         quern *q = runtime_open(&options);
-        quern_op *op = prepare(q);
+        quern_op *op = runtime_prepare(q, 1000, 0);
         assert_int_equal(quern_softmax_topk(op, &args, NULL), QUERN_OK);
         quern_op_release(op);
         quern_close(q);
@@ -297,7 +288,7 @@ static void the_callback_hears_launches_only_when_they_are_asked_for(void **stat
         quern_options options = runtime_options("", &lines);
         options.log_parts = asked ? "launch" : NULL, options.log_file = log_file;
         quern *q = runtime_open(&options);
-        quern_op *op = prepare(q);
+        quern_op *op = runtime_prepare(q, 1000, 0);
         assert_int_equal(quern_softmax_topk(op, &args, NULL), QUERN_OK);
         assert_int_equal(runtime_log_has(&lines, "launch,debug,run"), asked);
         assert_true(runtime_log_has(&lines, "compile,info,compiled"));
@@ -383,7 +374,7 @@ static void source_cubin_and_options_are_dumped_when_compiled_and_when_found(voi
         qn_text source = QN_TEXT_INIT, cubin = QN_TEXT_INIT, notes = QN_TEXT_INIT;
         remove_dumps();
         quern *q = runtime_open(&options);
-        quern_op *op = prepare(q);
+        quern_op *op = runtime_prepare(q, 1000, 0);
         quern_counters counters = runtime_counters(q);
         quern_image image = QUERN_IMAGE_INIT;
         int kernels = (int)(found ? counters.hit_user : counters.compiled);
@@ -440,7 +431,7 @@ static void a_dump_that_fails_is_one_warning(void **state)
     options.dump_dir = "/proc/nowhere";
     quern *q = runtime_open(&options);
 
-    quern_op_release(prepare(q));
+    quern_op_release(runtime_prepare(q, 1000, 0));
 
     assert_int_equal(lines.count[QUERN_LOG_WARNING], 1);
     assert_true(runtime_log_has(&lines, "/proc/nowhere"));
@@ -456,7 +447,7 @@ static void kernels_are_named_by_family_and_shape(void **state)
     quern_options options = runtime_options("", NULL);
     quern_kernel_info info = QUERN_KERNEL_INFO_INIT;
     quern *q = runtime_open(&options);
-    quern_op *op = prepare(q);
+    quern_op *op = runtime_prepare(q, 1000, 0);
 
     for (size_t v = 0; v < quern_op_variants(op); v++) {
         assert_int_equal(quern_op_describe(op, v, 0, &info), QUERN_OK);

@@ -54,15 +54,6 @@ static quern *open_in_memory(void)
     return runtime_open(&options);
 }
 
-static quern_op *prepare(quern *q, int64_t V, int device)
-{
-    quern_softmax_topk_spec spec = runtime_spec(V, 8);
-    quern_op *op = NULL;
-    quern_status status = quern_prepare(q, &spec.base, device, &op);
-    if (status != QUERN_OK) fail_msg("%s: %s", quern_status_name(status), quern_message());
-    return op;
-}
-
 static quern_status try_prepare(quern *q, int device)
 {
     quern_softmax_topk_spec spec = runtime_spec(1000, 8);
@@ -116,7 +107,7 @@ static void a_context_that_is_not_the_primary_one_serves_and_stays(void **state)
     quern *q = open_in_memory();
     fake_driver_enter(fake_driver_other_context(0));
 
-    quern_op *op = prepare(q, 1000, 0);
+    quern_op *op = runtime_prepare(q, 1000, 0);
 
     assert_ptr_equal(fake_driver_current(), fake_driver_other_context(0));
     assert_int_equal(fake_driver.call.cuCtxSetCurrent.count, 0);
@@ -148,7 +139,7 @@ static void a_kernel_is_of_the_best_target_of_the_device(void **state)
     (void)state;
     quern *q = open_in_memory();
     quern_kernel_info info = QUERN_KERNEL_INFO_INIT;
-    quern_op *op = prepare(q, 1000, QUERN_DEVICE_CURRENT);
+    quern_op *op = runtime_prepare(q, 1000, QUERN_DEVICE_CURRENT);
 
     assert_int_equal(quern_op_describe(op, 0, 0, &info), QUERN_OK);
 
@@ -163,10 +154,10 @@ static void each_device_gets_an_op_of_its_own(void **state)
     (void)state;
     quern *q = open_in_memory();
     quern_kernel_info info = QUERN_KERNEL_INFO_INIT;
-    quern_op *first = prepare(q, 1000, QUERN_DEVICE_CURRENT);
+    quern_op *first = runtime_prepare(q, 1000, QUERN_DEVICE_CURRENT);
     fake_driver_enter(fake_driver_context(1));
 
-    quern_op *second = prepare(q, 1000, QUERN_DEVICE_CURRENT);
+    quern_op *second = runtime_prepare(q, 1000, QUERN_DEVICE_CURRENT);
 
     assert_ptr_not_equal(first, second);
     assert_int_equal(quern_op_describe(second, 0, 0, &info), QUERN_OK);
@@ -196,11 +187,11 @@ static void the_same_spec_gives_the_same_op_and_no_further_work(void **state)
 {
     (void)state;
     quern *q = open_in_memory();
-    quern_op *first = prepare(q, 1000, 0);
+    quern_op *first = runtime_prepare(q, 1000, 0);
     long compiles = fake_nvrtc.compiles, loads = fake_driver.call.cuLibraryLoadData.count;
     long attributes = fake_driver.call.cuDeviceGetAttribute.count;
 
-    quern_op *second = prepare(q, 1000, QUERN_DEVICE_CURRENT);
+    quern_op *second = runtime_prepare(q, 1000, QUERN_DEVICE_CURRENT);
 
     assert_ptr_equal(first, second);
     assert_int_equal(fake_nvrtc.compiles, compiles);
@@ -245,7 +236,7 @@ static void the_callers_spec_may_go_away(void **state)
     memset(name, 'x', sizeof name - 1);
     free(spec);
 
-    second = prepare(q, 1000, 0);
+    second = runtime_prepare(q, 1000, 0);
 
     assert_ptr_equal(first, second);
     quern_op_release(first);
@@ -258,7 +249,7 @@ static void an_older_shorter_spec_is_the_same_as_the_full_one(void **state)
     (void)state;
     quern *q = open_in_memory();
     quern_softmax_topk_spec spec = runtime_spec(1000, 8);
-    quern_op *full = prepare(q, 1000, 0), *shorter;
+    quern_op *full = runtime_prepare(q, 1000, 0), *shorter;
     memset((char *)&spec + offsetof(quern_softmax_topk_spec, lse), 0x55,
            sizeof spec - offsetof(quern_softmax_topk_spec, lse));
     spec.base.size = offsetof(quern_softmax_topk_spec, lse);
@@ -276,7 +267,7 @@ static void bytes_that_hit_before_are_no_hit_for_another_family_or_device(void *
     (void)state;
     quern *q = open_in_memory();
     quern_softmax_topk_spec spec = runtime_spec(1000, 8);
-    quern_op *op = prepare(q, 1000, 0), *other = NULL;
+    quern_op *op = runtime_prepare(q, 1000, 0), *other = NULL;
     spec.base.family = "no_such_family";
 
     assert_int_equal(quern_prepare(q, &spec.base, 0, &other), QUERN_UNKNOWN_FAMILY);
@@ -300,10 +291,10 @@ static void more_hits_than_their_bits_hold_are_counted_all_the_same(void **state
     quern *q = open_in_memory();
     quern_counters counters = QUERN_COUNTERS_INIT;
     const uint64_t most = UINT64_MAX >> QN_HIT_BIT;
-    quern_op *op = prepare(q, 1000, 0);
+    quern_op *op = runtime_prepare(q, 1000, 0);
 
     atomic_fetch_add(&q->references, most << QN_HIT_BIT);
-    for (int i = 0; i < 3; i++) quern_op_release(prepare(q, 1000, 0));
+    for (int i = 0; i < 3; i++) quern_op_release(runtime_prepare(q, 1000, 0));
 
     quern_get_counters(q, &counters);
     assert_int_equal(counters.hit_table, most + 3);
@@ -318,9 +309,9 @@ static void what_a_place_held_before_is_no_answer_for_what_it_holds_now(void **s
     (void)state;
     quern *q = open_in_memory();
     quern_softmax_topk_spec spec = runtime_spec(1000, 8);
-    quern_op *op[2] = {prepare(q, 1000, 0), prepare(q, 1001, 0)};
+    quern_op *op[2] = {runtime_prepare(q, 1000, 0), runtime_prepare(q, 1001, 0)};
     fake_driver_enter(fake_driver_context(1));
-    quern_op *other = prepare(q, 1000, 1);
+    quern_op *other = runtime_prepare(q, 1000, 1);
     fake_driver_enter(fake_driver_context(0));
 
     for (int turn = 0; turn < 8; turn++) {
@@ -346,7 +337,7 @@ static void the_same_spec_in_other_bytes_is_the_same_op(void **state)
 {
     (void)state;
     quern *q = open_in_memory();
-    quern_op *op = prepare(q, 1000, 0);
+    quern_op *op = runtime_prepare(q, 1000, 0);
     quern_any_spec longer;
 
     for (int turn = 0; turn < 2; turn++)
@@ -372,7 +363,7 @@ static void a_hit_makes_no_system_call(void **state)
     if (HAS_SANITIZER) skip();
     quern *q = open_in_memory();
     quern_softmax_topk_spec spec = runtime_spec(1000, 8);
-    quern_op *op = prepare(q, 1000, 0);
+    quern_op *op = runtime_prepare(q, 1000, 0);
     pid_t child = fork();
     if (child == 0) {
         long code = 9;
@@ -460,7 +451,8 @@ static void loading_exchanges_the_capture_mode_and_puts_it_back(void **state)
     assert_int_equal(driver->cuStreamCreate(&stream, 0), CUDA_SUCCESS);
     assert_int_equal(driver->cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
 
-    quern_op *op = prepare(q, 1000, 0); // the fake refuses to load while a stream captures and the mode is not relaxed
+    // The fake refuses to load while a stream captures and the mode is not relaxed.
+    quern_op *op = runtime_prepare(q, 1000, 0);
 
     driver->cuThreadExchangeStreamCaptureMode(&now);
     assert_int_equal(now, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
@@ -535,7 +527,7 @@ static void a_cache_filled_without_a_device_serves_without_an_nvrtc(void **state
     options.nvrtc_file = "/nowhere/libnvrtc.so.13";
     q = runtime_open(&options);
 
-    quern_op *op = prepare(q, 1000, 0);
+    quern_op *op = runtime_prepare(q, 1000, 0);
 
     quern_kernel_info info = QUERN_KERNEL_INFO_INIT;
     assert_int_equal(quern_op_describe(op, 0, 0, &info), QUERN_OK);
@@ -587,7 +579,7 @@ static void an_op_outlives_its_quern(void **state)
 {
     (void)state;
     quern *q = open_in_memory();
-    quern_op *op = prepare(q, 1000, 0), *again = quern_op_retain(op);
+    quern_op *op = runtime_prepare(q, 1000, 0), *again = quern_op_retain(op);
     quern_image image = QUERN_IMAGE_INIT;
     assert_ptr_equal(op, again);
 
@@ -605,7 +597,7 @@ static void the_log_is_not_called_after_close(void **state)
 {
     (void)state;
     quern *q = open_in_memory();
-    quern_op *op = prepare(q, 1000, 0);
+    quern_op *op = runtime_prepare(q, 1000, 0);
     quern_close(q);
     qn_text_clear(&lines.lines);
     size_t before = lines.lines.length;
@@ -620,7 +612,7 @@ static void a_driver_that_shut_down_first_is_no_trouble(void **state)
     (void)state;
     if (HAS_SANITIZER) skip(); // what the fake refuses to unload is leaked
     quern *q = open_in_memory();
-    quern_op *op = prepare(q, 1000, 0);
+    quern_op *op = runtime_prepare(q, 1000, 0);
     fake_driver.call.cuLibraryUnload.fail = CUDA_ERROR_DEINITIALIZED;
     fake_driver.call.cuLibraryUnload.times = -1;
     fake_driver.call.cuThreadExchangeStreamCaptureMode.fail = CUDA_ERROR_DEINITIALIZED;
@@ -636,7 +628,7 @@ static void two_querns_have_their_own_ops_and_libraries(void **state)
 {
     (void)state;
     quern *a = open_in_memory(), *b = open_in_memory();
-    quern_op *of_a = prepare(a, 1000, 0), *of_b = prepare(b, 1000, 0);
+    quern_op *of_a = runtime_prepare(a, 1000, 0), *of_b = runtime_prepare(b, 1000, 0);
     assert_ptr_not_equal(of_a, of_b);
     long both = fake_driver.live_libraries;
 
@@ -660,7 +652,7 @@ static void an_op_of_a_given_configuration_is_not_shared_and_goes_with_its_relea
     qn_config config = {0};
     quern_kernel_info info = QUERN_KERNEL_INFO_INIT;
     quern *q = open_in_memory();
-    quern_op *chosen = prepare(q, 1000, 0), *given, *other;
+    quern_op *chosen = runtime_prepare(q, 1000, 0), *given, *other;
     assert_int_equal(qn_spec_complete(&spec.base, &family, &full), QUERN_OK);
     assert_int_equal(qn_arch_find("sm_90a", &arch), QUERN_OK);
     family->choose(&full.base, arch, 0, &config);
@@ -706,7 +698,7 @@ static void describe_refuses_an_index_that_is_none(void **state)
 {
     (void)state;
     quern *q = open_in_memory();
-    quern_op *op = prepare(q, 1000, 0);
+    quern_op *op = runtime_prepare(q, 1000, 0);
     quern_kernel_info info = QUERN_KERNEL_INFO_INIT, before = info;
     quern_image image = QUERN_IMAGE_INIT;
     size_t count = quern_op_variants(op);
@@ -729,7 +721,7 @@ static void every_size_has_a_variant_and_its_text_says_which(void **state)
 {
     (void)state;
     quern *q = open_in_memory();
-    quern_op *op = prepare(q, 50257, 0);
+    quern_op *op = runtime_prepare(q, 50257, 0);
     size_t last = 0;
 
     for (int64_t rows = 0; rows <= INT32_MAX; rows = rows * 2 + 1) {

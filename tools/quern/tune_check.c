@@ -20,6 +20,13 @@ const tune_subject *tune_find_subject(const char *family)
     return NULL;
 }
 
+void tune_case_fill(tune_case *c, void *state, const hostile_buffer *buffers, size_t count, const quern_args *args)
+{
+    for (size_t i = 0; i < count; i++) c->buffer[i].bytes = buffers[i].bytes, c->buffer[i].count = buffers[i].count;
+    c->args = args;
+    c->state = state;
+}
+
 typedef struct checked {
     const tune_subject *subject;
     const device *d;

@@ -142,10 +142,7 @@ static bool make(const quern_spec *base, size_t index, tune_case *out)
         free(s);
         return true;
     }
-    for (int i = 0; i < INDEXER_BUFFERS; i++)
-        out->buffer[i].bytes = s->data.buffer[i].bytes, out->buffer[i].count = s->data.buffer[i].count;
-    out->args = &s->data.args.base;
-    out->state = s;
+    tune_case_fill(out, s, s->data.buffer, INDEXER_BUFFERS, &s->data.args.base);
     return true;
 }
 

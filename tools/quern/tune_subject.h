@@ -6,6 +6,7 @@
 
 #include "device.h"
 #include "ops/family.h"
+#include "support/hostile.h"
 
 enum { TUNE_MOST_BUFFERS = 32, TUNE_GUARD = 0xA5 };
 
@@ -41,6 +42,9 @@ typedef struct tune_subject {
 #define X(name)          extern const tune_subject tune_##name;
 TUNE_SUBJECTS(X)
 #undef X
+
+// A case whose tensors are those of the hostile lists. state: the subject's, which owns them and args.
+void tune_case_fill(tune_case *c, void *state, const hostile_buffer *buffers, size_t count, const quern_args *args);
 
 const tune_subject *tune_find_subject(const char *family); // NULL: there is none
 
