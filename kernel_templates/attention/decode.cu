@@ -67,5 +67,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
     }
     ring_end();
     if (splits.count == 1) return;
-    if (is_last(p, t, splits, s.word)) merge < kPairs<4 ? kPairs : 4>(p, t, splits, warp_index(), THREADS / kWarp);
+    if (is_last(p, t, splits, s.word)) merge<kPairsAtOnce>(p, t, splits, warp_index(), THREADS / kWarp);
 }

@@ -68,5 +68,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
     }
     cp_async_wait_all();
     if (splits.count == 1 || !p.merges) return;
-    if (is_last(p, t, splits, s.word)) merge < kPairs<4 ? kPairs : 4>(p, t, splits, warp_index(), kStreams);
+    if (is_last(p, t, splits, s.word)) merge<kPairsAtOnce>(p, t, splits, warp_index(), kStreams);
 }

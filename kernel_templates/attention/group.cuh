@@ -109,14 +109,10 @@ struct Power {
     float unit, base[2];
 };
 
-// Masks the scores of the block at `key` and raises the bases to them; factor: for sums so far. Where bases are so large
-// that the rounding of scores times the unit counts, scores become their differences from the base. kAlways: also mask where
-// all rows see all.
+// Caps and masks the scores of the block at `key`. kAlways: also mask where all rows see all.
 template <bool kAlways>
-QN_DEVICE Power raise(const attention_params &p, const Seen &seen, i32 key, float (&scores)[KEYS / 2], Running &r,
-                      float (&factor)[2])
+QN_DEVICE void prepare_scores(const attention_params &p, const Seen &seen, i32 key, float (&scores)[KEYS / 2])
 {
-    const float unit = unit_log2(p);
     float(&x)[KEYS / 8][4] = reinterpret_cast<float(&)[KEYS / 8][4]>(scores);
     if constexpr (SOFTCAP || NEGATIVE) {
 #pragma unroll
@@ -124,12 +120,34 @@ QN_DEVICE Power raise(const attention_params &p, const Seen &seen, i32 key, floa
     }
     if (kAlways || key < seen.inner.first || key + KEYS > seen.inner.last)
         mask_scores(x, seen.limits, key + 2 * (lane_index() % 4));
+}
+
+// Whether a row's base stays where it is while none of a block's probabilities reaches 2. Their bits are the same at any
+// base, as long as they are not too small for 16 bits: so it is first put some way above the largest score, further for
+// bf16, which has the exponents for it. With a cap there are no registers to keep the scores for a second try.
+constexpr bool kBasesStay = !SOFTCAP;
+constexpr float kHeadroom = IN == 3 ? 6.f : 1.f;
+
+// The base of a row for scores up to `whole`.
+template <bool kStays> QN_DEVICE float base_for(float base, float whole)
+{
+    if constexpr (kStays) return whole > __fadd_rn(base, 1.f) ? __fadd_rn(whole, kHeadroom) : base;
+    return fmaxf(base, whole);
+}
+
+// Raises the bases to a block's scores; factor: for sums so far. Where bases are so large that the rounding of scores times
+// the unit counts, scores become their differences from the base.
+template <bool kStays>
+QN_DEVICE Power raise_bases(const attention_params &p, float (&scores)[KEYS / 2], Running &r, float (&factor)[2])
+{
+    const float unit = unit_log2(p);
+    float(&x)[KEYS / 8][4] = reinterpret_cast<float(&)[KEYS / 8][4]>(scores);
     float most[2], base[2];
     Power power = {unit, {0.f, 0.f}};
     max_of_block(x, most);
 #pragma unroll
     for (i32 half = 0; half < 2; half++) {
-        base[half] = fmaxf(r.base[half], whole_above_near(__fmul_rn(most[half], unit)));
+        base[half] = base_for<kStays>(r.base[half], whole_above_near(__fmul_rn(most[half], unit)));
         power.base[half] = base_or_zero(base[half]);
     }
     if (QN_UNLIKELY(__any_sync(kFullMask, !(fabsf(power.base[0]) < 0x1p21f && fabsf(power.base[1]) < 0x1p21f)))) {
@@ -150,6 +168,14 @@ QN_DEVICE Power raise(const attention_params &p, const Seen &seen, i32 key, floa
         if constexpr (LSE) r.sum[half] *= factor[half];
     }
     return power;
+}
+
+template <bool kAlways>
+QN_DEVICE Power raise(const attention_params &p, const Seen &seen, i32 key, float (&scores)[KEYS / 2], Running &r,
+                      float (&factor)[2])
+{
+    prepare_scores<kAlways>(p, seen, key, scores);
+    return raise_bases<false>(p, scores, r, factor);
 }
 
 // Scores become probabilities; with LSE the thread's part of each row's sum is added to sum.
@@ -187,6 +213,71 @@ QN_DEVICE void pack_probabilities(const float (&x)[KEYS / 2], u32 (&p)[KEYS / 16
         }
 #pragma unroll
     for (i32 half = 0; half < 2; half++) total[half] += parts[half][0] + parts[half][1];
+}
+
+// What a block adds to a thread's parts of its rows' sums.
+struct BlockSums {
+    float total[2], sum[2];
+};
+
+// Scores to probabilities as the operand of the next product; the scores stay. True: none is 2 or more, nor NaN.
+template <bool kTotals>
+QN_DEVICE bool probabilities_of(const float (&x)[KEYS / 2], const Power &power, u32 (&p)[KEYS / 16][4], BlockSums &sums)
+{
+    constexpr u32 kTwoOrMore = 0x40004000u; // the highest bits of the exponents, in bf16 and in f16
+    float parts[2][2] = {{0.f, 0.f}, {0.f, 0.f}};
+    u32 bits[4] = {0, 0, 0, 0};
+    sums.sum[0] = sums.sum[1] = 0.f;
+#pragma unroll
+    for (i32 step = 0; step < KEYS / 16; step++)
+#pragma unroll
+        for (i32 i = 0; i < 4; i++) {
+            const float a = ex2_ftz(fmaf(x[8 * step + 2 * i], power.unit, -power.base[i % 2]));
+            const float b = ex2_ftz(fmaf(x[8 * step + 2 * i + 1], power.unit, -power.base[i % 2]));
+            if constexpr (LSE) sums.sum[i % 2] += a, sums.sum[i % 2] += b;
+            p[step][i] = pack(a, b);
+            bits[i] |= p[step][i];
+            if constexpr (kTotals) parts[i % 2][0] += low_value(p[step][i]), parts[i % 2][1] += high_value(p[step][i]);
+        }
+#pragma unroll
+    for (i32 half = 0; half < 2; half++) sums.total[half] = parts[half][0] + parts[half][1];
+    return !((bits[0] | bits[1] | bits[2] | bits[3]) & kTwoOrMore);
+}
+
+QN_DEVICE void add_sums(Running &r, const BlockSums &sums)
+{
+#pragma unroll
+    for (i32 half = 0; half < 2; half++) {
+        r.total[half] += sums.total[half];
+        if constexpr (LSE) r.sum[half] += sums.sum[half];
+    }
+}
+
+// The softmax of a block whose scores are prepared; factor: for sums so far. With the block's maxima, as a first one needs.
+template <bool kTotals>
+QN_DEVICE void soften_by_maxima(const attention_params &p, float (&x)[KEYS / 2], Running &r,
+                                u32 (&probabilities)[KEYS / 16][4], float (&factor)[2])
+{
+    BlockSums sums;
+    probabilities_of<kTotals>(x, raise_bases<kBasesStay>(p, x, r, factor), probabilities, sums);
+    add_sums(r, sums);
+}
+
+// The same, without: nearly always the bases so far do, and whether they do is seen from the probabilities in a few
+// instructions, where maxima are a long chain in front of the exponentials. True: they did, and there is no factor.
+template <bool kTotals>
+QN_DEVICE bool soften(const attention_params &p, float (&x)[KEYS / 2], Running &r, u32 (&probabilities)[KEYS / 16][4],
+                      float (&factor)[2])
+{
+    BlockSums sums;
+    const Power power = {unit_log2(p), {r.base[0], r.base[1]}};
+    const bool fits = probabilities_of<kTotals>(x, power, probabilities, sums);
+    if (!__any_sync(kFullMask, !(fits && fabsf(r.base[0]) < 0x1p21f && fabsf(r.base[1]) < 0x1p21f))) {
+        add_sums(r, sums);
+        return true;
+    }
+    soften_by_maxima<kTotals>(p, x, r, probabilities, factor);
+    return false;
 }
 
 template <i32 kCount> QN_DEVICE void rescale(float (&out)[kCount], const float (&factor)[2])

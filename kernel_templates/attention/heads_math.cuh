@@ -127,7 +127,8 @@ QN_DEVICE void release_keys(const Pieces &s, u32 number)
         warp_arrive(s.key_empty + number % kStages * kKeyPieces + piece);
 }
 
-// ---- from the first group to the second. A step is a block, or the weights at the end of a tile that is not cut.
+// ---- from the first group to the second. A step is a block, or the weights at the end of a tile that is not cut. Each lane
+// arrives for what it has itself written or read: an order by __syncwarp and one arrival a warp racecheck does not follow.
 
 // Waits until the second group has used up the step before.
 QN_DEVICE void put_factors(const Pieces &s, u32 step, const float (&factor)[2])
@@ -147,8 +148,7 @@ QN_DEVICE void put_probabilities(const Pieces &s, const u32 (&p)[KEYS / 16][4])
 
 QN_DEVICE void announce(const Pieces &s)
 {
-    __syncwarp();
-    warp_arrive(s.probability_full);
+    mbarrier_arrive(s.probability_full);
 }
 
 QN_DEVICE void take_factors(const Pieces &s, u32 step, float (&factor)[2])
@@ -159,13 +159,12 @@ QN_DEVICE void take_factors(const Pieces &s, u32 step, float (&factor)[2])
 
 QN_DEVICE void release_step(const Pieces &s)
 {
-    __syncwarp();
-    warp_arrive(s.probability_empty);
+    mbarrier_arrive(s.probability_empty);
 }
 
 // ---- the end of a split
 
-// The same, not divided, to the workspace.
+// The group's columns of a split's output, not divided by the rows' totals, to the split's part of the workspace.
 template <i32 kColumns>
 QN_DEVICE void store_sums(const Tile &t, float *part, i32 first_column, const float (&out)[kColumns / 2])
 {
@@ -180,7 +179,7 @@ QN_DEVICE void store_sums(const Tile &t, float *part, i32 first_column, const fl
     }
 }
 
-// The rows' other numbers: to the workspace.
+// The rows' other numbers, to the same part: base, total and LSE's sum.
 QN_DEVICE void store_heads(const Tile &t, float *part, const Running &r)
 {
 #pragma unroll

@@ -98,7 +98,8 @@ QN_DEVICE Pieces shared_pieces()
     return s;
 }
 
-// Arrivals: a full piece has its loader's, an empty one those of every warp that reads it.
+// Arrivals: a full piece has its loader's, an empty one those of every warp that reads it; probabilities have those of
+// every lane.
 QN_DEVICE void start_barriers(const Pieces &s)
 {
     for (i32 i = 0; i < kStages * kKeyPieces; i++) {
@@ -106,7 +107,7 @@ QN_DEVICE void start_barriers(const Pieces &s)
         mbarrier_init(s.key_full + i, 1), mbarrier_init(s.key_empty + i, two ? 8 : 4);
     }
     for (i32 i = 0; i < kValueBarriers; i++) mbarrier_init(s.value_full + i, 1), mbarrier_init(s.value_empty + i, 4);
-    mbarrier_init(s.probability_full, 4), mbarrier_init(s.probability_empty, 4);
+    mbarrier_init(s.probability_full, kGroupThreads), mbarrier_init(s.probability_empty, kGroupThreads);
     fence_mbarrier_init();
 }
 

@@ -69,7 +69,7 @@ QN_DEVICE void attend_first(const attention_params &p, const Blocks &blocks, con
     begin_scores(s, 0, n.keys, x);
     wgmma_wait_group<0>();
     wgmma_fence_operand(x);
-    release_keys(s, n.keys++);
+    release_keys(s, n.keys++, blocks.count == 1);
     exponentials(x, raise<kMasksAll>(p, seen, blocks.first, x, r, factor), r.sum);
     pack_probabilities<true>(x, probabilities, r.total);
     factor[0] = factor[1] = 1.f; // there is no output yet
@@ -81,7 +81,7 @@ QN_DEVICE void attend_first(const attention_params &p, const Blocks &blocks, con
         begin_first_values(s, n, probabilities, j > 1, out);
         wgmma_wait_group<1>();
         wgmma_fence_operand(x);
-        release_keys(s, n.keys++);
+        release_keys(s, n.keys++, j + 1 == blocks.count);
         mbarrier_arrive(s.probability_full + n.steps++ % 2);
         exponentials(x, raise<kMasksAll>(p, seen, blocks.first + j * KEYS, x, r, factor), r.sum);
         put_factors(s, n.steps, factor);
@@ -91,7 +91,6 @@ QN_DEVICE void attend_first(const attention_params &p, const Blocks &blocks, con
         put_probabilities(s, n.steps, probabilities);
         rescale(out, factor);
     }
-    warp_arrive(s.query_empty);
     mbarrier_arrive(s.probability_full + n.steps++ % 2);
     begin_first_values(s, n, probabilities, blocks.count > 1, out);
     end_first_values(s, n, out);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loading warp of the plan "wgmma": queries, keys and values of one tile after another by TMA, as far ahead as there
-// is room. Order: q, k0, k1, v0, k2, v1, …, so that scores of a block can be begun before the block before is used up.
+// is room. Order: k0, q, k1, v0, k2, v1, …, so that scores of a block can be begun before the block before is used up.
 //
 // Positions past a dense tensor arrive as zeros. Where a sequence ends earlier (LENGTHS, varlen), what follows may be
 // anything: scores are masked, but 0 · NaN is not 0, so the loader clears the last block's rows of v that are past the end.
@@ -107,8 +107,8 @@ QN_DEVICE void load_tiles(const attention_wgmma_params &all, const Pieces &s)
         const Tile t = tile_at(all.p, number);
         if (t.rows <= 0) continue;
         const Blocks blocks = blocks_of(t);
-        load_query_tile(all, t, s, tiles++);
         load_key_block(all, t, s, blocks.first, keys++);
+        load_query_tile(all, t, s, tiles++);
 #pragma unroll 1
         for (i32 j = 0; j < blocks.count; j++) {
             if (j + 1 < blocks.count) load_key_block(all, t, s, blocks.first + (j + 1) * KEYS, keys++);

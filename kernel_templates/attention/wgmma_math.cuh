@@ -27,14 +27,14 @@ QN_DEVICE void issue_scores(float (&x)[KEYS / 2], u32 queries, u32 keys, i32 pie
     }
 }
 
-// out[64 rows, kColumns] (+)= p · v with p in registers. The chunk of ones stays where it is from step to step, so its
-// distance, the upper half of the word, becomes less.
+// out[64 rows, kColumns] (+)= p · v with p in registers. At DV 64 the chunk of ones stays where it is from step to step, so
+// its distance, the upper half of the word, becomes less.
 template <i32 kColumns>
 QN_DEVICE void issue_values(float (&out)[kColumns / 2], const u32 (&p)[KEYS / 16][4], u32 values, bool accumulate)
 {
 #pragma unroll
     for (i32 step = 0; step < KEYS / 16; step++) {
-        const u32 nearer = kSumColumns > 0 ? (u32)(step * 16 * 128 >> 4) << 16 : 0;
+        const u32 nearer = kOnesBytes > 0 ? (u32)(step * 16 * 128 >> 4) << 16 : 0;
         const u64 b = descriptor_at(values - nearer, step * 16 * 128);
         if constexpr (IN == 3)
             wgmma_f32_bf16<kColumns, 1>(out, p[step], b, accumulate || step > 0);
@@ -60,7 +60,7 @@ QN_DEVICE void issue_values(float (&out)[kColumns / 2], u32 probabilities, u32 v
 QN_DEVICE u32 low_of_values(const Pieces &s, u32 stage, i32 piece)
 {
     const unsigned char *values = s.values + stage * kValueStageBytes + columns_before(piece) / 64 * kKeyChunkBytes;
-    return low_of(values, kSumColumns > 0 ? (u32)(s.ones - values) : (u32)kKeyChunkBytes);
+    return low_of(values, kOnesBytes > 0 ? (u32)(s.ones - values) : (u32)kKeyChunkBytes);
 }
 
 // Waits for each piece of the keys and begins with it.
@@ -79,21 +79,15 @@ QN_DEVICE void begin_scores(const Pieces &s, i32 row_group, u32 number, float (&
     wgmma_commit_group();
 }
 
-// Until the keys of a block are there: sooner than begin_scores needs them, for the sake of where this stands. The compiler
-// moves arithmetic behind the wait for other products that follows, where it would overlap with nothing, but not behind a
-// jump that depends on it; and `totals` depend on all of it. (They are never negative; with a NaN this does not wait.)
-QN_DEVICE void finish_softmax(const Pieces &s, bool is_next, u32 number, const float (&totals)[2])
+// After a block's scores; after a tile's last ones the queries are used up too.
+QN_DEVICE void release_keys(const Pieces &s, u32 number, bool is_last)
 {
-    if (!__any_sync(kFullMask, is_next && totals[0] + totals[1] >= 0.f)) return;
+    __syncwarp();
+    if (lane_index() != 0) return;
 #pragma unroll
     for (i32 piece = 0; piece < kKeyPieces; piece++)
-        wait_phase(s.key_full + number % kStages * kKeyPieces + piece, number / kStages);
-}
-
-QN_DEVICE void release_keys(const Pieces &s, u32 number)
-{
-#pragma unroll
-    for (i32 piece = 0; piece < kKeyPieces; piece++) warp_arrive(s.key_empty + number % kStages * kKeyPieces + piece);
+        mbarrier_arrive(s.key_empty + number % kStages * kKeyPieces + piece);
+    if (is_last) mbarrier_arrive(s.query_empty);
 }
 
 // ---- softmax
@@ -113,9 +107,11 @@ QN_DEVICE Seen seen_of(const attention_params &p, const Tile &t, i32 row_group)
 // With all of these there are no registers for the bounds between which blocks need no mask.
 constexpr bool kMasksAll = SOFTCAP && (kVarlen || LENGTHS) && COLUMNS == 2;
 
-// Whether a block's probabilities are packed before the wait for the products of the block before. That overlaps more, and
-// costs a copy: it pays for wide outputs, where products take long. With a cap there are no registers for it.
-constexpr bool kPacksEarly = COLUMNS == 1 && DV > 192 && !SOFTCAP;
+// Whether a block's probabilities are made before the wait for the products of the block before, in registers of their own:
+// two blocks take turns in these. With more features there are none left for it.
+constexpr i32 kFeatureRegisters = LSE && (kVarlen || kPaged || LENGTHS || WINDOW_LEFT) ? 16 : 0;
+constexpr bool kPacksEarly =
+    COLUMNS == 1 && kGroups == 2 && kBasesStay && (DV + kSumColumns) / 2 + KEYS + kFeatureRegisters <= 200;
 
 // zero: 0, which the compiler cannot know. A plain copy it would do away with, by making `from` in the place of `to`
 // while wgmma still reads that.

@@ -43,47 +43,68 @@ QN_DEVICE void end_values(const Pieces &s, Counts &n, float (&out)[kOut / 2])
     warp_arrive(s.value_empty + n.values++ % kStages);
 }
 
-// One tile. The products of a round end in it: only up to a wait that stands in the same stretch of code does the
-// compiler keep its hands off registers that wgmma still reads (wgmma.cuh).
+// Block j of a tile, and the output of the block before. The products of a round end in it: only up to a wait that stands
+// in the same stretch of code does the compiler keep its hands off registers that wgmma still reads (wgmma.cuh).
+QN_DEVICE void attend_block(const attention_params &p, const Blocks &blocks, const Pieces &s, i32 group,
+                            const Seen &seen, i32 j, Counts &n, Running &r, float (&x)[KEYS / 2],
+                            const u32 (&before)[KEYS / 16][4], u32 (&probabilities)[KEYS / 16][4],
+                            float (&out)[kOut / 2])
+{
+    float factor[2];
+    turn_wait(group);
+    begin_scores(s, group, n.values + 1, x);
+    begin_values(s, n, before, j > 1, out);
+    turn_pass(group);
+    wgmma_wait_group<1>();
+    wgmma_fence_operand(x);
+    release_keys(s, n.values + 1, j + 1 == blocks.count);
+    prepare_scores<kMasksAll>(p, seen, blocks.first + j * KEYS, x);
+    if constexpr (kPacksEarly) {
+        const bool same = soften<kTotals>(p, x, r, probabilities, factor);
+        end_values(s, n, out);
+        if (!same) rescale(out, factor);
+    } else if constexpr (kBasesStay) {
+        end_values(s, n, out);
+        if (!soften<kTotals>(p, x, r, probabilities, factor)) rescale(out, factor);
+    } else {
+        const Power power = raise_bases<false>(p, x, r, factor);
+        BlockSums sums;
+        end_values(s, n, out);
+        rescale(out, factor);
+        probabilities_of<kTotals>(x, power, probabilities, sums);
+        add_sums(r, sums);
+    }
+}
+
 QN_DEVICE void attend_rows(const attention_params &p, const Blocks &blocks, const Pieces &s, i32 group,
                            const Seen &seen, Counts &n, Running &r, float (&out)[kOut / 2])
 {
     float x[KEYS / 2], factor[2];
-    u32 probabilities[KEYS / 16][4], next[KEYS / 16][4];
+    u32 even[KEYS / 16][4], odd[KEYS / 16][4];
     running_clear(r);
     wait_phase(s.query_full, n.tiles++);
     begin_scores(s, group, n.values, x);
     wgmma_wait_group<0>();
     wgmma_fence_operand(x);
-    release_keys(s, n.values);
-    exponentials(x, raise<kMasksAll>(p, seen, blocks.first, x, r, factor), r.sum);
-    pack_probabilities<kTotals>(x, probabilities, r.total);
+    release_keys(s, n.values, blocks.count == 1);
+    prepare_scores<kMasksAll>(p, seen, blocks.first, x);
+    soften_by_maxima<kTotals>(p, x, r, even, factor);
+    if constexpr (kPacksEarly) {
+        i32 j = 1;
 #pragma unroll 1
-    for (i32 j = 1; j < blocks.count; j++) {
-        turn_wait(group);
-        begin_scores(s, group, n.values + 1, x);
-        begin_values(s, n, probabilities, j > 1, out);
-        turn_pass(group);
-        wgmma_wait_group<1>();
-        wgmma_fence_operand(x);
-        release_keys(s, n.values + 1);
-        const Power power = raise<kMasksAll>(p, seen, blocks.first + j * KEYS, x, r, factor);
-        if constexpr (kPacksEarly) {
-            exponentials(x, power, r.sum);
-            pack_probabilities<kTotals>(x, next, r.total);
-            finish_softmax(s, j + 1 < blocks.count, n.values + 2, r.total);
-            end_values(s, n, out);
-            rescale(out, factor);
-            copy_probabilities(next, probabilities, (u32)(p.B >> 31));
-        } else {
-            end_values(s, n, out);
-            rescale(out, factor);
-            exponentials(x, power, r.sum);
-            pack_probabilities<kTotals>(x, probabilities, r.total);
+        for (; j + 1 < blocks.count; j += 2) {
+            attend_block(p, blocks, s, group, seen, j, n, r, x, even, odd, out);
+            attend_block(p, blocks, s, group, seen, j + 1, n, r, x, odd, even, out);
         }
+        if (j < blocks.count) {
+            attend_block(p, blocks, s, group, seen, j, n, r, x, even, odd, out);
+            copy_probabilities(odd, even, (u32)(p.B >> 31));
+        }
+    } else {
+#pragma unroll 1
+        for (i32 j = 1; j < blocks.count; j++) attend_block(p, blocks, s, group, seen, j, n, r, x, even, even, out);
     }
-    warp_arrive(s.query_empty);
-    begin_values(s, n, probabilities, blocks.count > 1, out);
+    begin_values(s, n, even, blocks.count > 1, out);
     end_values(s, n, out);
 }
 

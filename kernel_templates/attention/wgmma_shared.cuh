@@ -6,7 +6,7 @@
 //
 //   queries  [row group][chunk]  64 rows x 64 columns   a chunk: 64 columns, 128 bytes a row, swizzled by 128 B as TMA and
 //   keys     [stage][chunk]    KEYS rows x 64 columns   wgmma agree on; columns past the head_dim arrive as zeros
-//   values   [stage][chunk]    KEYS rows x 64 columns
+//   values   [stage][chunk]    KEYS rows x 64 columns   DV 128, 192: and a chunk of ones a stage, below
 //   ones           16 keys x 64 columns                 DV 64: more columns of v, whose products are sums of probabilities
 //   probabilities [2]            64 rows x 64 keys      COLUMNS 2: from the first group to the second
 //
@@ -33,10 +33,12 @@ constexpr int kComputerRegisters = kGroups == 3 ? 160 : 232;
 constexpr i32 kChunks = (D + 63) / 64, kValueChunks = (DV + 63) / 64;
 constexpr i32 kKeyPieces = kChunks > 1 ? COLUMNS : 1, kValuePieces = COLUMNS;
 
-// The rows' sums of probabilities as eight more columns of the output. In the threads' own arithmetic they are a quarter of
-// a block's instructions, which at DV 64 take longer than its products. A descriptor reaches one chunk besides that of v.
-constexpr i32 kSumColumns = COLUMNS == 1 && DV == 64 ? 8 : 0;
-constexpr i32 kOnesBytes = kSumColumns > 0 ? 16 * 128 : 0;
+// The rows' sums of probabilities as eight more columns of the output, products with a chunk of ones: in the threads' own
+// arithmetic they are a quarter of a block's instructions. A descriptor reaches chunks at one distance from each other. At
+// DV 64 that is any, and ones for 16 keys do; otherwise ones for a whole block lie behind its chunks of v, where there is room.
+constexpr i32 kSumColumns = COLUMNS == 1 && (DV == 64 || DV == 128 || DV == 192) && D <= DV ? 8 : 0;
+constexpr i32 kOnesBytes = kSumColumns > 0 && DV == 64 ? 16 * 128 : 0;
+constexpr i32 kOnesChunks = kSumColumns > 0 && DV > 64 ? 1 : 0; // a stage
 
 static_assert(COLUMNS == 1 || (COLUMNS == 2 && kGroups == 2 && KEYS == 64), "COLUMNS 2: two groups, blocks of 64 keys");
 static_assert(THREADS % kGroupThreads == 0 && (kGroups == 2 || kGroups == 3),
@@ -62,7 +64,8 @@ struct alignas(1024) Rows8 {
     unsigned char bytes[1024]; // eight rows of a chunk: the swizzle's pattern
 };
 constexpr i32 kQueryChunkBytes = 64 * 128, kKeyChunkBytes = KEYS * 128;
-constexpr i32 kKeyStageBytes = kChunks * kKeyChunkBytes, kValueStageBytes = kValueChunks * kKeyChunkBytes;
+constexpr i32 kKeyStageBytes = kChunks * kKeyChunkBytes,
+              kValueStageBytes = (kValueChunks + kOnesChunks) * kKeyChunkBytes;
 constexpr i32 kProbabilityBytes = 64 * 128;
 
 struct Pieces {
@@ -89,7 +92,7 @@ QN_DEVICE Pieces shared_of_wgmma()
     QN_SHARED_ARRAY(Rows8, values, kStages * kValueStageBytes / 1024);
     s.queries = queries->bytes, s.keys = keys->bytes, s.values = values->bytes;
     s.ones = s.probabilities = nullptr, s.factors = nullptr;
-    if constexpr (kSumColumns > 0) {
+    if constexpr (kOnesBytes > 0) {
         QN_SHARED_ARRAY(Rows8, ones, kOnesBytes / 1024);
         s.ones = ones->bytes;
     }
@@ -126,12 +129,16 @@ QN_DEVICE void start_barriers(const Pieces &s)
 // All threads, before a barrier.
 QN_DEVICE void write_ones(const Pieces &s)
 {
-    if constexpr (kSumColumns > 0) {
-        constexpr u32 kTwo = IN == 3 ? 0x3F803F80u : 0x3C003C00u;
-        for (i32 at = thread_index(); at < kOnesBytes / 16; at += THREADS)
-            reinterpret_cast<uint4 *>(s.ones)[at] = make_uint4(kTwo, kTwo, kTwo, kTwo);
-        fence_proxy_async_shared();
+    constexpr u32 kTwo = IN == 3 ? 0x3F803F80u : 0x3C003C00u;
+    constexpr i32 kBytes = kOnesChunks > 0 ? kKeyChunkBytes : kOnesBytes;
+    if constexpr (kSumColumns == 0) return;
+    for (i32 stage = 0; stage < (kOnesChunks > 0 ? kStages : 1); stage++) {
+        unsigned char *to = s.values + stage * kValueStageBytes + kValueChunks * kKeyChunkBytes;
+        if constexpr (kOnesChunks == 0) to = s.ones;
+        for (i32 at = thread_index(); at < kBytes / 16; at += THREADS)
+            reinterpret_cast<uint4 *>(to)[at] = make_uint4(kTwo, kTwo, kTwo, kTwo);
     }
+    fence_proxy_async_shared();
 }
 
 // The phase'th time that the barrier's phase ends, from 0 on.

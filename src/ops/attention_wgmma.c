@@ -32,10 +32,20 @@ static int groups_of(const qn_config *c)
     return value_of(c, QN_ATTENTION_COLUMNS) == 2 ? 2 : value_of(c, QN_ATTENTION_ROWS) / 64;
 }
 
-// Columns of the output that are sums of probabilities.
+// Columns of the output that are sums of probabilities: where a descriptor reaches, and there is room for, the chunk of ones
+// that they are products with.
 static int sum_columns(const spec_t *s, const qn_config *c)
 {
-    return value_of(c, QN_ATTENTION_COLUMNS) == 1 && s->dv == 64 ? 8 : 0;
+    bool whole = s->dv == 64 || s->dv == 128 || s->dv == 192;
+    return value_of(c, QN_ATTENTION_COLUMNS) == 1 && whole && s->d <= s->dv ? 8 : 0;
+}
+
+// Bytes of ones: of 16 keys, or beside each block of v.
+static int ones_bytes(const spec_t *s, const qn_config *c)
+{
+    int stages = value_of(c, QN_ATTENTION_SLOTS) / 2;
+    if (!sum_columns(s, c)) return 0;
+    return s->dv == 64 ? 16 * 128 : stages * value_of(c, QN_ATTENTION_KEYS) * 128;
 }
 
 int qn_attention_wgmma_shared(const spec_t *s, const qn_config *c)
@@ -45,7 +55,7 @@ int qn_attention_wgmma_shared(const spec_t *s, const qn_config *c)
     int bytes = value_of(c, QN_ATTENTION_ROWS) * chunks * 128;
     bytes += stages * (chunks + value_chunks) * value_of(c, QN_ATTENTION_KEYS) * 128;
     if (columns == 2) bytes += 2 * 64 * 128 + 2 * 64 * 4;
-    bytes += sum_columns(s, c) ? 16 * 128 : 0;
+    bytes += ones_bytes(s, c);
     return bytes + 8 * (2 + 2 * stages * (key_pieces + columns) + 4 + 1);
 }
 
@@ -119,28 +129,25 @@ const char *qn_attention_wgmma_template(const qn_config *c)
 
 // ---- choose
 
-// In order of preference: the first that serves the spec.
+// In order of preference: the first that serves the spec. Where there are registers for it, two groups take turns in two
+// sets of probabilities (kPacksEarly of wgmma_math.cuh): these are worth more than larger blocks.
 typedef struct tile {
     int most_d, most_dv; // 0: ends the list
     int rows, keys, columns, slots;
 } tile;
 
 static const tile tiles[] = {
-    {64, 64, 192, 128, 1, 4},   {64, 64, 128, 176, 1, 4},   {64, 64, 128, 128, 1, 4},   {128, 128, 128, 176, 1, 4},
-    {128, 128, 128, 128, 1, 4}, {192, 128, 128, 128, 1, 4}, {192, 192, 128, 112, 1, 4}, {192, 192, 128, 96, 1, 4},
-    {256, 256, 128, 80, 1, 4},  {256, 256, 128, 64, 1, 4},  {576, 512, 64, 64, 2, 2},   {0, 0, 0, 0, 0, 0},
-};
-// Under a causal limit smaller blocks: less of the last ones is masked.
-static const tile causal_tiles[] = {
-    {64, 64, 192, 112, 1, 4},   {64, 64, 128, 176, 1, 4},   {64, 64, 128, 128, 1, 4},
-    {128, 128, 128, 128, 1, 4}, {192, 128, 128, 128, 1, 4}, {192, 192, 128, 96, 1, 4},
-    {256, 256, 128, 64, 1, 4},  {576, 512, 64, 64, 2, 2},   {0, 0, 0, 0, 0, 0},
+    {64, 64, 192, 128, 1, 4},  {64, 64, 192, 112, 1, 4},  {128, 128, 128, 128, 1, 4}, {192, 128, 128, 128, 1, 4},
+    {192, 192, 128, 96, 1, 4}, {256, 256, 128, 64, 1, 4}, {576, 512, 64, 64, 2, 2},   {0, 0, 0, 0, 0, 0},
 };
 
+// Three groups are faster than two where all rows see all keys. Under a causal limit they are over long sequences (by a
+// tenth), but over a thousand tokens slower by as much: more of their keys are masked, and 192 rows don't divide these.
 bool qn_attention_wgmma_choose(const spec_t *s, const qn_arch *arch, qn_config *c)
 {
-    for (const tile *t = s->causal || s->window_right >= 0 ? causal_tiles : tiles; t->most_d; t++) {
-        if (s->d > t->most_d || s->dv > t->most_dv) continue;
+    bool limited = s->causal || s->window_right >= 0;
+    for (const tile *t = tiles; t->most_d; t++) {
+        if (s->d > t->most_d || s->dv > t->most_dv || (t->rows == 192 && limited)) continue;
         memset(c, 0, sizeof *c);
         c->value[QN_ATTENTION_PLAN] = QN_ATTENTION_WGMMA;
         c->value[QN_ATTENTION_ROWS] = t->rows, c->value[QN_ATTENTION_KEYS] = t->keys;
