@@ -31,8 +31,7 @@ QN_DEVICE u32 block_exclusive_sum(u32 x, u32 *scratch, u32 *total) // [kWarps]
     const u32 lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, inclusive = warp_inclusive_sum(x);
     if (lane == kWarp - 1) scratch[warp] = inclusive;
     __syncthreads();
-    const u32 until = warp_inclusive_sum(lane < kWarps ? scratch[lane] : 0u); // of whole warps
-    *total = __shfl_sync(kFullMask, until, kWarp - 1);
-    const u32 earlier = __shfl_sync(kFullMask, until, warp ? (int)warp - 1 : 0);
-    return inclusive - x + (warp ? earlier : 0u);
+    const u32 whole = lane < kWarps ? scratch[lane] : 0u; // of a warp
+    *total = warp_sum(whole);
+    return inclusive - x + warp_sum(lane < warp ? whole : 0u);
 }

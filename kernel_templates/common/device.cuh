@@ -114,6 +114,14 @@ QN_DEVICE u32 u32_saturated(float x)
     return y;
 }
 
+// add.sat.f32 with 0: x where it lies between 0 and 1, else the nearer of them; NaN gives 0, subnormals are kept. All.
+QN_DEVICE float saturate(float x)
+{
+    float y;
+    asm("add.sat.f32 %0, %1, 0f00000000;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 // cvt.f32.f16: exact, subnormals kept. sm_53.
 QN_DEVICE float f32_from_f16(u16 bits)
 {

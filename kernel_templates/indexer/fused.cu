@@ -40,8 +40,8 @@ QN_DEVICE Shared shared_pieces()
     QN_SHARED_ARRAY(uint4, scale, kColumns / 2 + 1);
     QN_SHARED_ARRAY(uint4, item, kCapacity / 2);
     QN_SHARED_ARRAY(uint4, fragment, (kFragments + 1) / 2);
-    QN_SHARED_ARRAY(u64, sorted, kSorted);
-    QN_SHARED_ARRAY(u32, bins, kBins);
+    QN_SHARED_ARRAY(u64, sorted, kSortedRoom);
+    QN_SHARED_ARRAY(u32, bins, kFineBins + kWarp);
     QN_SHARED_ARRAY(uint2, weight, kColumns / 2 + 1);
     QN_SHARED_ARRAY(u32, scratch, kWarps);
     QN_SHARED_ARRAY(u32, word, kWords + 1);
@@ -55,8 +55,8 @@ QN_DEVICE Select select_pieces()
     return shared_pieces().select;
 }
 
-static_assert(SHARED_BYTES == 8 * (kCapacity + kSorted + (kFragments + 1) / 2 * 2 + 3 * (kColumns / 2 + 1)) +
-                                  4 * (kBins + kWarps + kWords + 1),
+static_assert(SHARED_BYTES == 8 * (kCapacity + kSortedRoom + (kFragments + 1) / 2 * 2 + 3 * (kColumns / 2 + 1)) +
+                                  4 * (kFineBins + kWarp + kWarps + kWords + 1),
               "SHARED_BYTES: as ops/indexer.c counts it");
 
 // ---- candidates of a tile
@@ -243,6 +243,8 @@ QN_DEVICE void prepare_row(const indexer_params &p, const Shared &s, const Row &
 {
     prepare_query(p, row, s.query);
 }
+
+constexpr bool kAgainApart = true;
 
 #include "run_row.cuh"
 

@@ -27,6 +27,7 @@ struct Group {      // in shared memory
     float4 *weight; // [kGroupRows][kWide / 16][4]: of lane q, columns 2q, 2q + 1, 2q + 8, 2q + 9 of each 16
     u32 *length;    // [kGroupRows], 0 for rows that are not computed now
     u32 *most;      // the largest length of the rows of each product
+    u32 *first;     // the number of row 0
     u32 *odd;       // [kGroupRows], 1: every entry of the row needs score_exactly; then 1: one of them is so
 };
 
@@ -50,15 +51,26 @@ QN_DEVICE Head head_of(const indexer_params &p, i64 number, u32 head)
 
 constexpr u32 kMostSignedSpread = 3; // 12 << 3 is below 128
 
-// Eight FP4 codes as s8, 2v << shift: of the first four, of the others.
+// Eight FP4 codes as s8, 2v << shift: of the first four, of the others. Two look-ups by the size, and a mask of the signs.
 QN_DEVICE void signed_bytes(u32 x, u32 shift, u32 (&two)[2])
 {
     const u32 low = 0x03020100u << shift, high = 0x0C080604u << shift;
-    const u32 minus_low = (0x80808080u - low) ^ 0x80808080u, minus_high = (0x80808080u - high) ^ 0x80808080u;
-    const u32 size = x & 0x77777777u, pick = (x >> 1 & 0x44444444u) | 0x32103210u;
-    two[0] = permute_bytes(permute_bytes(low, high, size), permute_bytes(minus_low, minus_high, size), pick);
-    two[1] = permute_bytes(permute_bytes(low, high, size >> 16), permute_bytes(minus_low, minus_high, size >> 16),
-                           pick >> 16);
+    const u32 minus_low = 0x01010000u - low, minus_high = 0x01010100u - high; // a borrow from each byte but a 0
+    const u32 size = x & 0x77777777u, up = size >> 16, even = x << 4;
+    const u32 sign[2] = {permute_bytes(even, x, 0xD9C8u), permute_bytes(even, x, 0xFBEAu)};
+    two[0] = (permute_bytes(low, high, size) & ~sign[0]) | (permute_bytes(minus_low, minus_high, size) & sign[0]);
+    two[1] = (permute_bytes(low, high, up) & ~sign[1]) | (permute_bytes(minus_low, minus_high, up) & sign[1]);
+}
+
+// The least scale of an mxfp4 entry.
+QN_DEVICE u32 least_scale(const u32 (&scale)[kScaleWords])
+{
+    if constexpr (kGroups == 4) { // each byte once at the top
+        const u32 x = scale[0];
+        return min(min(x, x << 8), min(x << 16, x << 24)) >> 24;
+    } else {
+        return span_of(scale).least;
+    }
 }
 
 struct IntegerOperand {
@@ -98,18 +110,26 @@ struct IntegerOperand {
         signed_bytes(x[0], min(byte_of(scale.bytes, unit / 4) - scale.least, 3u), two);
     }
 
-    // Row r of A, and what the entry's sums are multiplied by. False: the entry needs score_exactly.
+    // Row r of A, and what the entry's sums are multiplied by. False: this lane's part of the entry needs score_exactly.
     QN_DEVICE static bool decode(const u32 (&value)[kRawWords], const u32 (&scale)[kScaleWords], u32 r, float &factor,
                                  u32 (&a)[kSteps][4])
     {
-        const Span span = span_of(scale);
-        factor = __uint_as_float((min(span.least, kMostScale) + 48) << 23);
+        const u32 least = least_scale(scale);
+        u32 spread = 0;
+        factor = __uint_as_float((least + 48) << 23);
 #pragma unroll
         for (u32 u = 0; u < kSteps; u++) {
             u32 two[2];
-            signed_bytes(value[u % kRawWords], min(unit_scale(scale, u) - span.least, kMostSignedSpread), two);
+            const u32 byte = unit_scale(scale, u);
+            if (u == 0 || kGroups != 4) spread = max(spread, byte - least); // else it is one group
+            signed_bytes(value[u % kRawWords], min(byte - least, kMostSignedSpread), two);
             a[u][r] = two[0], a[u][2 + r] = two[1];
         }
+        return spread <= kMostSignedSpread && least - kLeastScale <= kMostScale - kMostSignedSpread - kLeastScale;
+    }
+    QN_DEVICE static bool fits(const u32 (&scale)[kScaleWords])
+    {
+        const Span span = span_of(scale);
         return span.most - span.least <= kMostSignedSpread && span.least >= kLeastScale && span.most <= kMostScale;
     }
 
@@ -119,7 +139,7 @@ struct IntegerOperand {
     }
     QN_DEVICE static float positive(i32 sum)
     {
-        return __int_as_float(max(sum, 0));
+        return saturate(__int_as_float(sum));
     }
 };
 
@@ -161,6 +181,11 @@ struct FloatOperand {
             a[u][r] = f16x2_of_e4m3x2(value[u % kRawWords]);
             a[u][2 + r] = f16x2_of_e4m3x2(value[u % kRawWords] >> 16);
         }
+        return fits(scale);
+    }
+    QN_DEVICE static bool fits(const u32 (&scale)[kScaleWords])
+    {
+        const float factor = __uint_as_float(scale[0]);
         return factor == 0.f || (factor >= 0x1p-60f && factor <= 0x1p60f);
     }
 
@@ -251,7 +276,7 @@ QN_DEVICE void store_column(const Group &s, u32 row, u32 head, u32 from, const C
 QN_DEVICE void prepare_column(const indexer_params &p, const Group &s, i64 number, u32 row, u32 head, u32 from)
 {
     const Head h = head_of(p, number, head);
-    Column column;
+    Column column = {};
     Operand::HeadScale scale = {};
     float weight = 0.f;
     column.exists = h.exists, column.w = h.w;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scores of a group of ROWS rows of queries (1 or 8) by wgmma: keys are decoded once for all rows (group_operand.cuh).
+// group_rows.cuh has what only 8 rows need.
 //
 // A warpgroup takes a unit of 64 entries: each warp 16 of them, lane 4g + q of rows g and g + 8 the elements q * C / 4 up to
 // (q + 1) * C / 4. Decoded, they are the A operand of all products of the unit, in registers. B is q of kPart rows at a time:
@@ -10,11 +11,10 @@
 #include "../common/fence.cuh"
 #include "group_operand.cuh"
 
-constexpr u32 kPart = ROWS == 1 || kWide > 64 ? 1 : kWide > 32 ? 2 : kWide > 16 ? 4 : 8; // rows a product
-constexpr u32 kParts = kGroupRows / kPart;
-constexpr u32 kProduct = kPart * kWide;    // columns of a product
-constexpr u32 kUnit = 64;                  // entries of a warpgroup
-constexpr u32 kWarpgroups = THREADS / 128; // warpgroups
+constexpr u32 kPart = ROWS == 1 || kWide > 16 ? 1 : 2; // rows a product
+constexpr u32 kProduct = kPart * kWide;                // columns of a product
+constexpr u32 kUnit = 64;                              // entries of a warpgroup
+constexpr u32 kWarpgroups = THREADS / 128;             // warpgroups
 
 static_assert(THREADS % 128 == 0, "THREADS: whole warpgroups");
 
@@ -49,7 +49,7 @@ QN_DEVICE void prepare_group(const indexer_params &p, const Group &s, i64 first)
             const u32 head = i / kHeadThreads;
             prepare_column(p, s, first, 0, head, i % kHeadThreads * kThreadUnits);
         } else {
-            Column column;
+            Column column = {}; // else what it held in the round before would have to be kept
             load_part(p, first, i, column);
             store_part(s, i, column);
         }
@@ -109,11 +109,22 @@ QN_DEVICE void look_up_unit(const Row &row, u32 first, u32 (&page)[kUnitPages])
 
 QN_DEVICE void fetch_unit(const indexer_params &p, const Row &row, u32 first, const u32 (&page)[kUnitPages], Keys &keys)
 {
+    if constexpr (kPageOfUnit) {
+        const u32 inside = (PAGE == kUnit ? 0 : first % (PAGE ? PAGE : 1)) + group_warp() * 16 + lane_index() / 4;
+        const u8 *base = p.keys + (i64)page[0] * p.keys_stride;
+        const u8 *values = base + (inside * kValueBytes + lane_index() % 4 * (kRawWords * 4));
+        const u8 *scales = base + (PAGE * kValueBytes + inside * kScaleBytes);
+        load_words(values, true, keys.value[0]);
+        load_words(values + 8 * kValueBytes, true, keys.value[1]);
+        fetch_scales(scales, 0, keys.scale[0]);
+        fetch_scales(scales + 8 * kScaleBytes, 0, keys.scale[1]);
+    } else {
 #pragma unroll
-    for (u32 r = 0; r < 2; r++) {
-        const Entry e = entry_at(p, row, unit_entry(row, first, r), page[r % kUnitPages]);
-        load_words(e.values + lane_index() % 4 * (kRawWords * 4), true, keys.value[r]);
-        fetch_scales(e.scales, 0, keys.scale[r]);
+        for (u32 r = 0; r < 2; r++) {
+            const Entry e = entry_at(p, row, unit_entry(row, first, r), page[r % kUnitPages]);
+            load_words(e.values + lane_index() % 4 * (kRawWords * 4), true, keys.value[r]);
+            fetch_scales(e.scales, 0, keys.scale[r]);
+        }
     }
 }
 
@@ -126,7 +137,8 @@ QN_DEVICE u64 step_descriptor(u32 low, u32 step)
     return kHigh | (low + step * 16);
 }
 
-QN_DEVICE void multiply_part(const Group &s, u32 part, u32 (&a)[Operand::kSteps][4], Sum (&c)[kProduct / 2])
+// A product on its way; a and c are not to be touched before the wait for it.
+QN_DEVICE void begin_part(const Group &s, u32 part, u32 (&a)[Operand::kSteps][4], Sum (&c)[kProduct / 2])
 {
     const u32 low = (u32)wgmma_descriptor(s.query, 128, 0, kSwizzleNone) + part * (kProduct / 8 * kColumnBytes / 16);
     wgmma_fence_operand(c);
@@ -134,6 +146,11 @@ QN_DEVICE void multiply_part(const Group &s, u32 part, u32 (&a)[Operand::kSteps]
 #pragma unroll
     for (u32 u = 0; u < Operand::kSteps; u++) Operand::multiply<kProduct>(c, a[u], step_descriptor(low, u), u > 0);
     wgmma_commit_group();
+}
+
+QN_DEVICE void multiply_part(const Group &s, u32 part, u32 (&a)[Operand::kSteps][4], Sum (&c)[kProduct / 2])
+{
+    begin_part(s, part, a, c);
     wgmma_wait_group<0>();
     wgmma_fence_operand(c);
 #pragma unroll
@@ -169,144 +186,10 @@ QN_DEVICE void weigh_part(const Group &s, u32 part, const Sum (&c)[kProduct / 2]
     }
 }
 
-// Over the four lanes of an entry. Lane q gets entry g + 8 (q % 2), and rows q / 2, q / 2 + 2, … of the part (one row: 0).
-constexpr u32 kOwn = kPart > 1 ? kPart / 2 : 1;
-QN_DEVICE void share_sums(const float (&sum)[kPart][2], float (&own)[kOwn])
+// Over the four lanes of an entry: lane q gets that of entry g + 8 (q % 2).
+QN_DEVICE float share_row(const float (&sum)[2])
 {
-    const bool odd = lane_index() & 1, high = lane_index() & 2;
-    float half[kPart];
-#pragma unroll
-    for (u32 t = 0; t < kPart; t++) {
-        half[t] = odd ? sum[t][1] : sum[t][0];
-        half[t] += __shfl_xor_sync(kFullMask, odd ? sum[t][0] : sum[t][1], 1);
-    }
-#pragma unroll
-    for (u32 i = 0; i < kOwn; i++) {
-        if constexpr (kPart == 1) {
-            own[i] = half[0] + __shfl_xor_sync(kFullMask, half[0], 2);
-        } else {
-            const float low = half[2 * i], up = half[(2 * i + 1) % kPart];
-            own[i] = (high ? up : low) + __shfl_xor_sync(kFullMask, high ? low : up, 2);
-        }
-    }
-}
-
-// ---- a unit
-
-// Where scores go is the kernel's: a Sink has put(row, at, score, fits) and put_exact(row, at, score), of row `row` of the
-// group and entry `at` of those being scored. What does not fit is put again, exactly, by the same lane.
-
-// The entries of this warp that need the other way, one row after another. first: of the unit, from: its place among those
-// being scored. wanted: bit 4g + r of entry g + 8 r.
-template <class Sink>
-QN_NOINLINE void mend_unit(const indexer_params &p, u32 number, u32 first, u32 from, u32 wanted, const Sink sink)
-{
-    const Group s = group_pieces();
-    __syncwarp();
-#pragma unroll 1
-    for (u32 row = 0; row < kGroupRows; row++) {
-        const u32 length = s.length[row];
-        u32 lanes = s.odd[row] ? 0x33333333u : wanted;
-#pragma unroll 1
-        for (; lanes; lanes &= lanes - 1) {
-            const u32 lane = (u32)__ffs((i32)lanes) - 1, at = group_warp() * 16 + lane / 4 + lane % 4 * 8;
-            if (first + at >= length) continue;
-            const float score = score_exactly(p, (i64)number + row, first + at);
-            const u32 writer = kPart == 1 ? lane : lane + row % kPart % 2 * 2; // who put the other one
-            if (lane_index() == writer) sink.put_exact(row, from + at, score);
-        }
-    }
-    __syncwarp();
-}
-
-// Scores of a unit whose keys are here, entries `first` on, for every row that has some of them.
-struct Decoded {
-    u32 a[Operand::kSteps][4];
-    float factor; // of the entry that this lane puts
-    bool fits;    // that entry
-    u32 wanted;   // of mend_unit
-};
-
-QN_DEVICE void decode_unit(const Keys &keys, Decoded &unit)
-{
-    const u32 q = lane_index() % 4;
-    float factors[2];
-    const bool fits_low = Operand::decode(keys.value[0], keys.scale[0], 0, factors[0], unit.a);
-    const bool fits_high = Operand::decode(keys.value[1], keys.scale[1], 1, factors[1], unit.a);
-    unit.factor = q & 1 ? factors[1] : factors[0];
-    unit.fits = q & 1 ? fits_high : fits_low;
-    unit.wanted = __ballot_sync(kFullMask, q < 2 && !unit.fits);
-}
-
-template <class Sink>
-QN_DEVICE void score_unit_rows(const Group &s, Decoded &unit, u32 first, u32 from, const Sink &sink)
-{
-    const u32 q = lane_index() % 4, at = from + group_warp() * 16 + lane_index() / 4 + (q & 1) * 8;
-#pragma unroll 1
-    for (u32 part = 0; part < kParts; part++) {
-        Sum c[kProduct / 2];
-        float sum[kPart][2], own[kOwn];
-        if (first >= s.most[part]) continue;
-        multiply_part(s, part, unit.a, c);
-        weigh_part(s, part, c, sum);
-        share_sums(sum, own);
-#pragma unroll
-        for (u32 i = 0; i < kOwn; i++) {
-            const u32 row = part * kPart + (kPart == 1 ? 0 : 2 * i + (q >> 1));
-            if (kPart > 1 || q < 2) sink.put(row, at, own[i] * unit.factor, unit.fits);
-        }
-    }
-}
-
-// Scores of entries base … base + count - 1. row: of the sequence, as long as its longest row. number: the group's first row.
-template <class Sink>
-QN_DEVICE void score_entries(const indexer_params &p, const Group &s, const Row &row, u32 number, u32 base, u32 count,
-                             const Sink &sink)
-{
-    const u32 units = (count + kUnit - 1) / kUnit;
-    Keys keys = {};
-    u32 page[kUnitPages];
-    u32 unit = thread_index() / 128;
-    if (unit >= units) return;
-    look_up_unit(row, base + unit * kUnit, page);
-    if (p.keys_aligned) fetch_unit(p, row, base + unit * kUnit, page, keys);
-    look_up_unit(row, base + (unit + kWarpgroups) * kUnit, page);
-#pragma unroll 1
-    for (; unit < units; unit += kWarpgroups) {
-        const u32 first = base + unit * kUnit;
-        Decoded here;
-        decode_unit(keys, here);
-        if (p.keys_aligned && unit + kWarpgroups < units) {
-            fetch_unit(p, row, first + kWarpgroups * kUnit, page, keys);
-            look_up_unit(row, first + 2 * kWarpgroups * kUnit, page);
-        }
-        score_unit_rows(s, here, first, unit * kUnit, sink);
-        if (QN_UNLIKELY(here.wanted != 0 || s.odd[kGroupRows] != 0))
-            mend_unit(p, number, first, unit * kUnit, here.wanted, sink);
-    }
-}
-
-// Scores of `kCount` entries spread over base … base + count - 1: place i has entry base + i * count / kCount. What does not
-// fit is put, and said to be so, and not put again.
-template <u32 kCount, class Sink>
-QN_DEVICE void score_spread(const indexer_params &p, const Group &s, const Row &row, u32 base, u32 count,
-                            const Sink &sink)
-{
-    static_assert(kCount % kUnit == 0, "whole units");
-#pragma unroll 1
-    for (u32 unit = thread_index() / 128; unit < kCount / kUnit; unit += kWarpgroups) {
-        Keys keys = {};
-#pragma unroll
-        for (u32 r = 0; r < 2; r++) {
-            const u32 place = unit * kUnit + group_warp() * 16 + lane_index() / 4 + 8 * r;
-            const u32 entry = base + place * count / kCount;
-            const Entry e = entry_at(p, row, entry, page_of(row, entry));
-            if (!p.keys_aligned) continue;
-            load_words(e.values + lane_index() % 4 * (kRawWords * 4), true, keys.value[r]);
-            fetch_scales(e.scales, 0, keys.scale[r]);
-        }
-        Decoded here;
-        decode_unit(keys, here);
-        score_unit_rows(s, here, base + unit * kUnit * count / kCount, unit * kUnit, sink);
-    }
+    const bool odd = lane_index() & 1;
+    const float half = (odd ? sum[1] : sum[0]) + __shfl_xor_sync(kFullMask, odd ? sum[0] : sum[1], 1);
+    return half + __shfl_xor_sync(kFullMask, half, 2);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // indexer, plan "prefill": many rows of queries a sequence. A CTA takes ROWS neighbouring rows at a time, keys are decoded
-// once for all of them (group_score.cuh), and each warp then selects for one row (row_select.cuh).
+// once for all of them (group_rows.cuh), and each warp then selects for one row (row_select.cuh).
 //
 //   sample   512 entries spread over the next `chunk`, scored first: a cut for each row
 //   scores   of all entries of the chunk; those from the cut on into the row's list in the CTA's memory
@@ -12,7 +12,7 @@
 // causal limit, come first.
 //
 // Prologue, besides problem.cuh's: ROWS, and CAP (for select.cuh's checks only).
-#include "group_score.cuh"
+#include "group_rows.cuh"
 #include "row_select.cuh"
 
 enum { kRunFirst, kRunBegin, kRunEnd, kRunWords };
@@ -22,12 +22,12 @@ struct Shared {
     u32 *run;      // [kRunWords]: the group's first row; of it, the rows of one sequence, which are done now
     u32 *sequence; // [kGroupRows]
     u32 *slow;     // [kGroupRows], 1: the row is left to the whole CTA
-    uint4 *range;  // [kGroupRows]: the cut, then the bins' two numbers; entries of the chunk that the row has
+    uint4 *range;  // [kGroupRows]: the cut, entries of the chunk that the row has, two numbers of the bins
     u32 *found;    // [kGroupRows]: how many scores reached the cut
 };
 
 constexpr u32 kSelectAt =
-    (kQueryVectors + kWeightVectors + kGroupRows) * 16 + 4 * (5 * kGroupRows + 1 + kParts + kRunWords);
+    (kQueryVectors + kWeightVectors + kGroupRows) * 16 + 4 * (5 * kGroupRows + 1 + kMosts + kRunWords);
 constexpr u32 kSelectFrom = (kSelectAt + 15) / 16 * 16;
 static_assert(kSamples * 4 <= kRowBins * 2, "samples lie where bins do later");
 constexpr u32 kRowBinBytes = kGroupRows * kRowBins * 2, kSlowBytes = 8 * kSorted + 4 * (kBins + kWarps + kWords);
@@ -46,9 +46,9 @@ QN_DEVICE Shared shared_pieces()
     QN_SHARED_ARRAY(u32, sequence, kGroupRows);
     QN_SHARED_ARRAY(u32, slow, kGroupRows);
     QN_SHARED_ARRAY(u32, found, kGroupRows);
-    QN_SHARED_ARRAY(u32, most, kParts);
+    QN_SHARED_ARRAY(u32, most, kMosts);
     QN_SHARED_ARRAY(u32, run, kRunWords);
-    return Shared{{query, weight, length, most, odd}, run, sequence, slow, range, found};
+    return Shared{{query, weight, length, most, run + kRunFirst, odd}, run, sequence, slow, range, found};
 }
 QN_DEVICE Group group_pieces()
 {
@@ -121,33 +121,69 @@ struct SampleSink {
     {
         sample[row * kSamples + at] = fits ? score : not_a_number();
     }
+    QN_DEVICE void put_rows(u32 first, u32 at, const float (&score)[kRowPairs], bool fits) const
+    {
+#pragma unroll
+        for (u32 i = 0; i < kRowPairs; i++) put(first + 2 * i, at, score[i], fits);
+    }
 };
 
-struct RowSink { // scores from the cut on; again: all of them, row after row
+struct RowSink { // scores from the cut on; again: all of them, row after row. What can be made again is not kept
+    const indexer_params *p;
+    u32 base; // the chunk's first entry
     bool again;
-    const uint4 *range;
-    const u32 *odd;
-    u32 *count;
-    float *tile;
-    u32 pitch, base; // floats a row; the chunk's first entry
+    QN_DEVICE uint2 cut_of(u32 row) const { return *reinterpret_cast<const uint2 *>(shared_pieces().range + row); }
+    QN_DEVICE bool wants_odd() const { return again; }
     QN_DEVICE void find(u32 row, u32 at, float score) const
     {
-        const uint4 r = range[row];
-        if (!(score >= __uint_as_float(r.x)) || at >= r.w) return;
-        const u32 place = atomicAdd(&count[row], 1u);
-        u64 *found = reinterpret_cast<u64 *>(tile + (u64)row * pitch);
+        const uint2 cut = cut_of(row);
+        if (!(score >= __uint_as_float(cut.x)) || at >= cut.y) return;
+        const u32 place = atomicAdd(&shared_pieces().found[row], 1u), pitch = tile_pitch(*p);
+        u64 *found = reinterpret_cast<u64 *>(tile_of(*p) + (u64)row * pitch);
         if (place < pitch / 2) found[place] = candidate(key_of(score), base + at);
     }
     QN_DEVICE void put_exact(u32 row, u32 at, float score) const
     {
         if (again)
-            tile[(u64)row * pitch + at] = score;
+            tile_of(*p)[(u64)row * tile_pitch(*p) + at] = score;
         else
             find(row, at, score);
     }
     QN_DEVICE void put(u32 row, u32 at, float score, bool fits) const
     {
-        if (again || (fits && !odd[row])) put_exact(row, at, score);
+        if (fits) put_exact(row, at, score);
+    }
+    // Rows first, first + 2, …: all that need to be waited for once.
+    QN_DEVICE void put_rows(u32 first, u32 at, const float (&score)[kRowPairs], bool fits) const
+    {
+        if (again) {
+#pragma unroll
+            for (u32 i = 0; i < kRowPairs; i++) put_exact(first + 2 * i, at, score[i]);
+            return;
+        }
+        const u32 lane = lane_index(), mine = 0x33333333u << (lane & 2); // lanes with the same rows
+        u32 who[kRowPairs], any = 0, place = 0;
+#pragma unroll
+        for (u32 i = 0; i < kRowPairs; i++) {
+            const uint2 cut = cut_of(first + 2 * i);
+            const bool wanted = fits & (score[i] >= __uint_as_float(cut.x)) & (at < cut.y);
+            who[i] = __ballot_sync(kFullMask, wanted);
+            any |= who[i];
+        }
+        if (any == 0) return;
+        u32 count_of = who[0]; // lane 4 i + 2 h, h 0 or 1, counts row 2 i + h
+#pragma unroll
+        for (u32 i = 1; i < kRowPairs; i++) count_of = lane / 4 == i ? who[i] : count_of;
+        if (lane < 4 * kRowPairs && lane % 2 == 0)
+            place = atomicAdd(&shared_pieces().found[lane / 2], (u32)__popc(count_of & mine));
+        const u32 pitch = tile_pitch(*p);
+        u64 *found = reinterpret_cast<u64 *>(tile_of(*p) + (u64)first * pitch);
+        const u32 below = mine & ((1u << lane) - 1);
+#pragma unroll
+        for (u32 i = 0; i < kRowPairs; i++, found += pitch) {
+            const u32 to = __shfl_sync(kFullMask, place, (i32)(4 * i + (lane & 2))) + (u32)__popc(who[i] & below);
+            if ((who[i] >> lane & 1) != 0 && to < pitch / 2) found[to] = candidate(key_of(score[i]), base + at);
+        }
     }
 };
 
@@ -160,8 +196,9 @@ QN_DEVICE bool has_row(const Shared &s, u32 base) // this warp
 }
 
 // Each warp the range of a row, from a sample over `sampled` entries. Begins and ends in a barrier.
-QN_DEVICE void find_ranges(const indexer_params &p, const Shared &s, u32 base, u32 sampled)
+QN_NOINLINE void find_ranges(const indexer_params &p, u32 base, u32 sampled)
 {
+    const Shared s = shared_pieces();
     const u32 mine = warp_index();
     Range range = {not_a_number(), Scale{0.f, 0.f}};
     u32 n = 0;
@@ -172,24 +209,26 @@ QN_DEVICE void find_ranges(const indexer_params &p, const Shared &s, u32 base, u
         range = find_range(t), n = t.n;
     }
     if (lane_index() == 0) {
-        s.range[mine] =
-            make_uint4(__float_as_uint(range.low), __float_as_uint(range.by.high), __float_as_uint(range.by.scale), n);
+        s.range[mine] = make_uint4(__float_as_uint(s.group.odd[mine] ? not_a_number() : range.low), n,
+                                   __float_as_uint(range.by.high), __float_as_uint(range.by.scale));
         s.found[mine] = 0;
     }
     __syncthreads();
 }
 
 // Each warp for a row. Begins and ends in a barrier; true: some row is left to the whole CTA.
-QN_DEVICE bool select_rows(const indexer_params &p, const Shared &s, u32 base)
+QN_NOINLINE bool select_rows(const indexer_params &p, u32 base)
 {
+    const Shared s = shared_pieces();
     const u32 mine = warp_index(), length = s.group.length[mine];
     bool done = true;
     __syncthreads();
     if (has_row(s, base)) {
         const uint4 r = s.range[mine];
-        const Range range = {__uint_as_float(r.x), Scale{__uint_as_float(r.y), __uint_as_float(r.z)}};
+        const Range range = {__uint_as_float(r.x), Scale{__uint_as_float(r.z), __uint_as_float(r.w)}};
         const u32 found = s.found[mine];
-        done = found <= tile_pitch(p) / 2 && select_row(p, s.run[kRunFirst], mine, length, base, found, range);
+        done = !s.group.odd[mine] && found <= tile_pitch(p) / 2 &&
+               select_row(p, s.run[kRunFirst], mine, length, base, found, range);
     }
     if (mine >= s.run[kRunBegin] && mine < s.run[kRunEnd] && base == 0 && length < K)
         pad_row(p, row_named((i64)s.run[kRunFirst] + mine, length), length);
@@ -198,8 +237,9 @@ QN_DEVICE bool select_rows(const indexer_params &p, const Shared &s, u32 base)
 }
 
 // The rows that were left, from all their scores. Begins and ends in a barrier.
-QN_DEVICE void select_again(const indexer_params &p, const Shared &s, u32 base)
+QN_NOINLINE void select_again(const indexer_params &p, u32 base)
 {
+    const Shared s = shared_pieces();
     __syncthreads();
 #pragma unroll 1
     for (u32 i = s.run[kRunBegin]; i < s.run[kRunEnd]; i++)
@@ -215,29 +255,29 @@ QN_DEVICE void do_run(const indexer_params &p, const Shared &s)
         s.group.length[i] = inside ? row_of(p, (i64)s.run[kRunFirst] + i).length : 0u;
     }
     __syncthreads();
-    if (thread_index() < kParts) {
+    if (thread_index() < kMosts) {
         u32 most = 0;
 #pragma unroll
-        for (u32 i = 0; i < kPart; i++) most = max(most, s.group.length[thread_index() * kPart + i]);
+        for (u32 i = 0; i < kMostRows; i++) most = max(most, s.group.length[thread_index() * kMostRows + i]);
         s.group.most[thread_index()] = most;
     }
     __syncthreads();
     Row row = row_of(p, (i64)s.run[kRunFirst] + s.run[kRunBegin]);
     row.length = 0;
-    for (u32 i = 0; i < kParts; i++) row.length = max(row.length, s.group.most[i]);
+    for (u32 i = 0; i < kMosts; i++) row.length = max(row.length, s.group.most[i]);
 #pragma unroll 1
     for (u32 base = 0;; base += (u32)p.chunk) {
         const u32 count = min(row.length - base, (u32)p.chunk);
         if (count) score_spread<kSamples>(p, s.group, row, base, count, SampleSink{row_samples()});
-        find_ranges(p, s, base, count);
-        RowSink sink = {false, s.range, s.group.odd, s.found, tile_of(p), tile_pitch(p), base};
+        find_ranges(p, base, count);
+        RowSink sink = {&p, base, false};
 #pragma unroll 1
         for (;;) {
-            score_entries(p, s.group, row, s.run[kRunFirst], base, count, sink);
-            if (sink.again || !select_rows(p, s, base)) break;
+            score_entries(p, s.group, row, base, count, sink);
+            if (sink.again || !select_rows(p, base)) break;
             sink.again = true;
         }
-        if (sink.again) select_again(p, s, base);
+        if (sink.again) select_again(p, base);
         if (base + count == row.length) return;
     }
 }
@@ -256,7 +296,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
     const Shared s = shared_pieces();
     const u32 groups = ((u32)p.rows + kGroupRows - 1) / kGroupRows;
 #pragma unroll 1
-    for (u32 turn = blockIdx.x; turn < groups; turn += gridDim.x) {
+    for (u32 turn = blockIdx.x; turn < groups;) {
         const u32 first = (groups - 1 - turn) * kGroupRows, i = thread_index();
         if (i <= kGroupRows) s.group.odd[i] = p.keys_aligned ? 0u : 1u;
         if (i < kGroupRows) s.sequence[i] = ROW_SEQ && first + i < (u32)p.rows ? (u32)__ldg(p.row_seq + first + i) : 0u;
@@ -271,5 +311,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
             if (thread_index() == 0) find_run(p, s, s.run[kRunEnd]);
             __syncthreads();
         }
+        turn = groups - 1 - s.run[kRunFirst] / kGroupRows + gridDim.x; // no register keeps it meanwhile
+        __syncthreads();
     }
 }

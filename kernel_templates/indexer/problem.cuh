@@ -137,7 +137,7 @@ struct Row {
 
 QN_DEVICE Row row_of(const indexer_params &p, i64 number)
 {
-    const i64 sequence = ROW_SEQ ? (i64)__ldg(p.row_seq + number) : 0;
+    const i64 sequence = ROW_SEQ ? (i64)(u32)__ldg(p.row_seq + number) : 0; // 0 or more
     Row row = {number, CU_KEYS ? (i64)__ldg(p.cu_keys + sequence) : 0, p.block_table + sequence * p.block_table_stride,
                0, 0};
     const i64 length = __ldg(p.length + number);
@@ -184,6 +184,15 @@ QN_DEVICE u32 key_of(float score)
 {
     const u32 bits = __float_as_uint(score + 0.f); // -0 becomes +0
     return is_nan(score) ? kKeyNaN : bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+// The same as bits of a float, and back: two instructions each; NaN is 0xFFFFFFFF.
+QN_DEVICE u32 bits_of(u32 key)
+{
+    return key ^ ((u32)((i32)~key >> 31) | 0x80000000u);
+}
+QN_DEVICE u32 key_of_bits(u32 bits)
+{
+    return bits ^ ((u32)((i32)bits >> 31) | 0x80000000u);
 }
 QN_DEVICE float score_of(u32 key)
 {

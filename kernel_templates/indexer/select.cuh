@@ -2,8 +2,7 @@
 // The exact selection: which of the candidates in shared memory are the first in order, for every input; and the winners
 // in order to the outputs. A candidate of 0 is an empty place; it comes after every other.
 //
-//   usual   bins over the values from the largest finite score down → scan → scatter, bin by bin → rank inside the bin by
-//           counting (finish.cuh)
+//   usual   bins over the values → scan → scatter, bin by bin → rank inside the bin by counting (bins.cuh, finish.cuh)
 //   else    (a bin with too many: ties by the thousand, infinities) digits of the candidates themselves, 11 bits a pass,
 //           until the last winner is known; then a sorting network
 #pragma once
@@ -24,16 +23,37 @@ constexpr u32 kBins = kBinsEach * THREADS;
 constexpr u32 kMostInBin = 64; // that the rank by counting is let have
 constexpr u32 kPower = power_above(K);
 constexpr u32 kSorted = kPower + kMostInBin; // candidates down to the end of the last winner's bin
+constexpr u32 kSortedRoom = kSorted + kMostInBin + 2;
 
 static_assert(kCapacity >= kPower && kCapacity % 32 == 0, "CAP: at least K, in steps of 32");
 
 // Shared words. kLow and kLeast hold complements, so that all of them grow. kHigh, kLow: the finite keys' extremes.
-enum { kHigh, kLow, kEndBin, kEnd, kMost, kCount, kLeast, kTicket, kLast, kLastLow, kScaleHigh, kScaleFactor, kWords };
+enum {
+    kHigh,
+    kLow,
+    kEndBin,
+    kEnd,
+    kCount,
+    kLeast,
+    kTicket,
+    kLast,
+    kLastLow,
+    kScaleHigh,
+    kScaleFactor,
+    kCut,
+    kMid,
+    kCrowded,
+    kShareUnits,
+    kResults,
+    kRawAt,
+    kRawAtHigh,
+    kWords
+};
 
 struct Select {
     u64 *item;    // [kCapacity]
-    u64 *sorted;  // [kSorted]
-    u32 *bins;    // [kBins]
+    u64 *sorted;  // [kSortedRoom]
+    u32 *bins;    // [kBins]; where bins.cuh is used [kFineBins + kWarp], the last kWarp for what does not count
     u32 *scratch; // [kWarps]
     u32 *word;    // [kWords]
 };
@@ -96,10 +116,10 @@ QN_DEVICE void add_to_bins(const Select &s, u32 bin, bool valid)
 }
 
 // Turns counts into first places. kEndBin: the bin that holds the last of the first `wanted`, kEnd: candidates down to its
-// end, kMost: the most in a bin up to it. Returns how many candidates there are. Ends in a barrier.
+// end. Returns how many candidates there are. Ends in a barrier.
 QN_DEVICE u32 scan_bins(const Select &s, u32 wanted)
 {
-    u32 count[kBinsEach], mine = 0, total, most = 0;
+    u32 count[kBinsEach], mine = 0, total;
 #pragma unroll
     for (u32 i = 0; i < kBinsEach; i++) mine += count[i] = s.bins[thread_index() * kBinsEach + i];
     u32 before = block_exclusive_sum(mine, s.scratch, &total);
@@ -107,17 +127,20 @@ QN_DEVICE u32 scan_bins(const Select &s, u32 wanted)
 #pragma unroll
     for (u32 i = 0; i < kBinsEach; i++) {
         s.bins[thread_index() * kBinsEach + i] = before;
-        if (before < need) most = max(most, count[i]);
         if (before < need && before + count[i] >= need) {
             s.word[kEndBin] = thread_index() * kBinsEach + i;
             s.word[kEnd] = before + count[i];
         }
         before += count[i];
     }
-    most = warp_max(most);
-    if (lane_index() == 0) atomicMax(&s.word[kMost], most);
     __syncthreads();
     return total;
+}
+
+QN_DEVICE void clear_bins(const Select &s)
+{
+#pragma unroll
+    for (u32 i = 0; i < kBinsEach; i++) s.bins[i * THREADS + thread_index()] = 0;
 }
 
 // Counts n items into bins and scans them for the first `wanted`; returns how many are not empty. The extremes are in
@@ -128,10 +151,9 @@ QN_NOINLINE u32 bin_items(u32 n, u32 wanted)
     const Select s = select_pieces();
     __syncthreads();
     const Scale by = make_scale(s);
-#pragma unroll
-    for (u32 i = 0; i < kBinsEach; i++) s.bins[i * THREADS + thread_index()] = 0;
+    clear_bins(s);
     if (thread_index() == 0) {
-        s.word[kMost] = s.word[kCount] = s.word[kLeast] = 0;
+        s.word[kCount] = s.word[kLeast] = 0;
         s.word[kScaleHigh] = __float_as_uint(by.high), s.word[kScaleFactor] = __float_as_uint(by.scale);
     }
     __syncthreads();
@@ -142,27 +164,6 @@ QN_NOINLINE u32 bin_items(u32 n, u32 wanted)
     }
     __syncthreads();
     return scan_bins(s, wanted);
-}
-
-// ---- the same with candidates in registers: thread t has some of them, 0 for none
-
-QN_DEVICE void clear_bins(const Select &s)
-{
-#pragma unroll
-    for (u32 i = 0; i < kBinsEach; i++) s.bins[i * THREADS + thread_index()] = 0;
-}
-
-// One each to its bin; place: bin << 16 | how many came before it. The bins are clear, the extremes in their words.
-template <u32 kEach> QN_DEVICE Scale count_items(const Select &s, const u64 (&item)[kEach], u32 (&place)[kEach])
-{
-    const Scale by = make_scale(s);
-#pragma unroll
-    for (u32 j = 0; j < kEach; j++) {
-        const u32 bin = bin_of(by, candidate_key(item[j]));
-        place[j] = bin << 16;
-        if (item[j] != 0) place[j] |= atomicAdd(&s.bins[bin], 1u);
-    }
-    return by;
 }
 
 // ---- the last winner by its digits; items(i): candidate i, wherever it lies

@@ -5,6 +5,7 @@
 // Prologue: SHARES, LOCAL_K, ROOM (places of a record). Before this file: kUnitEntries.
 #pragma once
 
+#include "../common/async_copy.cuh"
 #include "deal.cuh"
 #include "finish.cuh"
 
@@ -26,14 +27,15 @@ constexpr u64 kRowBytes = kShares * kRecordBytes > 4 * kRawMost ? kShares *kReco
 struct Scan {
     u64 last; // of those kept, 0: none were left out
     Extremes extremes;
-    u32 *raw; // keys of a short row; null: candidates are kept here
+    bool raw; // a short row: its scores go to kRawAt, as bits_of has them; else candidates are kept here
 };
 
 // One candidate a lane, or 0. place: where it goes in the first batch.
 QN_DEVICE void put_candidate(const Select &s, Scan &scan, bool mine, u32 place, u64 item)
 {
     if (scan.raw) {
-        if (mine && item) scan.raw[candidate_index(item)] = candidate_key(item);
+        u32 *to = reinterpret_cast<u32 *>((u64)s.word[kRawAtHigh] << 32 | s.word[kRawAt]);
+        if (mine && item) to[candidate_index(item)] = bits_of(candidate_key(item));
         return;
     }
     if (scan.last == 0) {
@@ -46,7 +48,7 @@ QN_DEVICE void put_candidate(const Select &s, Scan &scan, bool mine, u32 place, 
         first = __shfl_sync(kFullMask, first, 0);
         if (wins) s.item[first + lanes_below(ballot)] = item;
     }
-    if (mine && item) extend(scan.extremes, candidate_key(item));
+    if (mine) extend(scan.extremes, candidate_key(item)); // an empty one is like NaN
 }
 
 // Keeps the first `wanted` candidates, or a few more where bins tell them from the rest; from then on only what comes
@@ -89,38 +91,41 @@ QN_DEVICE u64 *record_of(const indexer_params &p, i64 row, u32 share)
     return reinterpret_cast<u64 *>(row_memory(p, row) + share * kRecordBytes);
 }
 
-// The share's first LOCAL_K or more of n candidates into its record, with the bound of what is left out, `bound` so far. A
-// thread has up to kEach of them. Begins in a barrier.
-template <u32 kEach> QN_NOINLINE void store_record(const indexer_params &p, i64 row, u32 share, u64 bound, u32 n)
+struct PutRecord {
+    u64 *record;
+    u32 *least; // of the keys that were put
+    QN_DEVICE void operator()(u32 place, u64 item) const
+    {
+        record[2 + place] = item;
+        *least = min(*least, candidate_key(item));
+    }
+};
+
+// A share's first LOCAL_K or more of n candidates into its record, with the bound of what is left out, `bound` so far.
+// The extremes are in their words. Begins in a barrier.
+QN_NOINLINE void store_record(u64 *record, u64 bound, u32 n)
 {
     const Select s = select_pieces();
-    u64 *record = record_of(p, row, share);
-    u64 item[kEach];
-    u32 place[kEach], least = 0xFFFFFFFFu;
-    __syncthreads(); // n is everyone's by now
-    clear_bins(s);
-    if (thread_index() == 0) s.word[kMost] = s.word[kCount] = s.word[kLeast] = 0;
+    const KeptItems items = {s.item};
+    u32 least = 0xFFFFFFFFu;
+    const Range range = range_of_extremes(s.word[kHigh], ~s.word[kLow]);
+    clear_fine(s);
+    pad_items(s, n);
+    __syncthreads(); // n and the extremes are everyone's by now
+    if (thread_index() == 0) s.word[kCount] = s.word[kLeast] = s.word[kCrowded] = 0;
+    count_fine(s, range, items, n);
     __syncthreads();
-    SharedSource{n}.load(item);
-    (void)count_items(s, item, place);
-    __syncthreads();
-    const u32 total = scan_bins(s, LOCAL_K), end = total ? s.word[kEnd] : 0, end_bin = total ? s.word[kEndBin] : 0;
+    const u32 total = scan_fine(s, LOCAL_K), end = total ? s.word[kEnd] : 0;
     u32 count = end;
     if (end <= kRoom) {
-#pragma unroll
-        for (u32 j = 0; j < kEach; j++) {
-            const u32 bin = place[j] >> 16;
-            if (item[j] == 0 || end == 0 || bin > end_bin) continue;
-            record[2 + s.bins[bin] + (place[j] & 0xFFFFu)] = item[j];
-            least = min(least, candidate_key(item[j]));
-        }
+        if (end) scatter_fine(s, range, items, n, PutRecord{record, &least});
     } else {
-        const u64 last = nth_of(SharedItems{s.item}, n, min((u32)LOCAL_K, total));
-        __syncthreads();
         count = min((u32)LOCAL_K, total);
-#pragma unroll
-        for (u32 j = 0; j < kEach; j++)
-            if (item[j] != 0 && item[j] >= last) record[2 + atomicAdd(&s.word[kCount], 1u)] = item[j];
+        const u64 last = nth_of(items, n, count);
+        __syncthreads();
+#pragma unroll 1
+        for (u32 i = thread_index(); i < n; i += THREADS)
+            if (items(i) != 0 && items(i) >= last) record[2 + atomicAdd(&s.word[kCount], 1u)] = items(i);
         if (count < total && last > bound) bound = last;
     }
 #pragma unroll 1
@@ -133,7 +138,7 @@ template <u32 kEach> QN_NOINLINE void store_record(const indexer_params &p, i64 
     if (thread_index() == 0) record[0] = bound;
 }
 
-// True in the CTA that ends the row: all that the others left is then to be seen, and finish_from may follow.
+// True in the CTA that ends the row: all that the others left is then to be seen, and finish_row may follow.
 QN_DEVICE bool is_last_share(const indexer_params &p, i64 row, const Select &s)
 {
     __syncthreads();
@@ -141,62 +146,43 @@ QN_DEVICE bool is_last_share(const indexer_params &p, i64 row, const Select &s)
         fence_device();
         s.word[kTicket] = atomic_increment_wrapped(reinterpret_cast<u32 *>(p.workspace) + row, kShares - 1);
         fence_device();
-        s.word[kHigh] = s.word[kLow] = s.word[kMost] = 0;
+        clear_words(s);
     }
-    clear_bins(s);
+    clear_fine(s);
     __syncthreads();
     return s.word[kTicket] == kShares - 1;
 }
 
-struct RecordSource {
-    static constexpr u32 kPairs = kRoom / 2, kMost = (kShares * kPairs + THREADS - 1) / THREADS * THREADS * 2;
-    const indexer_params *p;
-    i64 row;
-    QN_DEVICE static RecordSource of(const indexer_params &p, i64 row, u32) { return RecordSource{&p, row}; }
-    QN_DEVICE u64 operator()(u32 i) const { return load_l2(record_of(*p, row, i / kRoom) + 2 + i % kRoom); }
-    template <u32 kEach> QN_DEVICE void load(u64 (&item)[kEach]) const
-    {
-#pragma unroll
-        for (u32 j = 0; j < kEach; j += 2) {
-            const u32 i = j / 2 * THREADS + thread_index();
-            item[j] = item[j + 1] = 0;
-            if (i >= kShares * kPairs) continue;
-            const u64 *at = record_of(*p, row, i / kPairs) + 2 + i % kPairs * 2;
-            const uint4 two = load_polled(reinterpret_cast<const uint4 *>(at));
-            item[j] = (u64)two.y << 32 | two.x, item[j + 1] = (u64)two.w << 32 | two.z;
-        }
-    }
-};
+// ---- what they left, into shared memory
 
-struct RawSource { // keys of a short row, one after another
-    static constexpr u32 kMost = (kRawMost + 4 * THREADS - 1) / (4 * THREADS) * (4 * THREADS);
-    const u32 *key;
-    u32 n;
-    QN_DEVICE static RawSource of(const indexer_params &p, i64 row, u32 n)
-    {
-        return RawSource{reinterpret_cast<const u32 *>(row_memory(p, row)), n};
-    }
-    QN_DEVICE u64 operator()(u32 i) const { return candidate(load_l2(key + i), i); }
-    template <u32 kEach> QN_DEVICE void load(u64 (&item)[kEach]) const
-    {
-#pragma unroll
-        for (u32 j = 0; j < kEach; j += 4) {
-            const u32 i = j * THREADS + 4 * thread_index();
-            if (i + 3 < n) {
-                const uint4 four = load_polled(reinterpret_cast<const uint4 *>(key + i));
-                item[j] = candidate(four.x, i), item[j + 1] = candidate(four.y, i + 1);
-                item[j + 2] = candidate(four.z, i + 2), item[j + 3] = candidate(four.w, i + 3);
-            } else {
-#pragma unroll
-                for (u32 k = 0; k < 4; k++) item[j + k] = i + k < n ? (*this)(i + k) : 0;
-            }
-        }
-    }
-};
+// All copies are on their way at once. Ends in a barrier.
+QN_DEVICE RawItems load_raw(const indexer_params &p, i64 row, u32 n)
+{
+    const u8 *from = row_memory(p, row);
+    u8 *to = reinterpret_cast<u8 *>(select_pieces().item);
+#pragma unroll 1
+    for (u32 i = 4 * thread_index(); i < n; i += 4 * THREADS)
+        cp_async_cg_zfill(to + 4 * i, from + 4 * i, 4 * min(n - i, 4u));
+    cp_async_wait_all();
+    __syncthreads();
+    return RawItems{reinterpret_cast<const u32 *>(to)};
+}
+
+QN_DEVICE KeptItems load_records(const indexer_params &p, i64 row)
+{
+    u64 *to = select_pieces().item;
+#pragma unroll 1
+    for (u32 i = thread_index(); i < kShares * (kRoom / 2); i += THREADS)
+        cp_async_cg(to + 2 * i, record_of(p, row, i / (kRoom / 2)) + 2 + i % (kRoom / 2) * 2);
+    cp_async_wait_all();
+    __syncthreads();
+    return KeptItems{to};
+}
 
 // Whether no share left out what comes before the last of `found` winners. Every thread gets the same.
-QN_DEVICE bool records_suffice(const indexer_params &p, i64 row, const Select &s, u32 found, u32 wanted)
+QN_DEVICE bool records_suffice(const indexer_params &p, i64 row, u32 found, u32 wanted)
 {
+    const Select s = select_pieces();
     __syncthreads();
     const u64 last = found ? (u64)s.word[kLast] << 32 | s.word[kLastLow] : 0;
     bool short_of = found < wanted;

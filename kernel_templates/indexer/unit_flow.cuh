@@ -12,7 +12,8 @@ constexpr u32 kUnitResults = kUnit;
 
 static_assert(ROWS == 1, "ROWS: a CTA is for one row");
 
-constexpr u32 kAhead = THREADS > 384 || !kInteger ? 1 : 2; // units whose bytes are on their way
+// Units whose bytes are on their way; with 16 warps there are registers for two where a unit has one page.
+constexpr u32 kAhead = !kInteger || kWide > 64 || (THREADS > 384 && kUnitPages > 1) ? 1 : 2;
 
 // ---- a batch: local units [begin, end), dealt to the warpgroups
 
@@ -85,20 +86,22 @@ QN_DEVICE Scored score_unit(const indexer_params &p, const Group &group, const S
     const u32 first = first_of(share, begin, i), q = lane_index() % 4;
     u32 operand[Operand::kSteps][4];
     Sum c[kProduct / 2];
-    float factor[2], sum[1][2] = {{0.f, 0.f}}, own[1];
-    const bool fits_low = Operand::decode(flow.keys[a].value[0], flow.keys[a].scale[0], 0, factor[0], operand);
-    const bool fits_high = Operand::decode(flow.keys[a].value[1], flow.keys[a].scale[1], 1, factor[1], operand);
+    float factor[2], sum[2] = {0.f, 0.f};
+    const Keys &keys = flow.keys[a];
+    const bool fits_low = Operand::decode(keys.value[0], keys.scale[0], 0, factor[0], operand);
+    const bool fits_high = Operand::decode(keys.value[1], keys.scale[1], 1, factor[1], operand);
+    bool odd = group.odd[0] != 0;
+    const bool some = __any_sync(kFullMask, odd || !(fits_low && fits_high));
+    if (QN_UNLIKELY(some)) odd = odd || !(q & 1 ? Operand::fits(keys.scale[1]) : Operand::fits(keys.scale[0]));
     advance_flow(p, share, begin, i, a, flow);
     multiply_part(group, 0, operand, c);
 #pragma unroll
     for (u32 j = 0; j < kWide / 16; j++) {
-        weigh_four(c, 8 * j, weight[j], sum[0][0]);
-        weigh_four(c, 8 * j + 2, weight[j], sum[0][1]);
+        weigh_four(c, 8 * j, weight[j], sum[0]);
+        weigh_four(c, 8 * j + 2, weight[j], sum[1]);
     }
-    share_sums(sum, own);
     const u32 at = group_warp() * 16 + lane_index() / 4 + (q & 1) * 8;
-    float score = own[0] * (q & 1 ? factor[1] : factor[0]);
-    const bool odd = !(q & 1 ? fits_high : fits_low) || group.odd[0];
-    if (QN_UNLIKELY(__any_sync(kFullMask, odd))) score = mend_scores(p, share, first, at, odd, score);
+    float score = share_row(sum) * (q & 1 ? factor[1] : factor[0]);
+    if (QN_UNLIKELY(some)) score = mend_scores(p, share, first, at, odd, score);
     return Scored{score, at, q < 2, first + at < share.row.length};
 }

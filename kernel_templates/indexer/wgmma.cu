@@ -18,12 +18,13 @@ QN_DEVICE Shared shared_pieces()
     QN_SHARED_ARRAY(uint4, query, kQueryVectors);
     QN_SHARED_ARRAY(float4, weight, kWeightVectors);
     QN_SHARED_ARRAY(uint4, item, kCapacity / 2);
-    QN_SHARED_ARRAY(u64, sorted, kSorted);
-    QN_SHARED_ARRAY(u32, bins, kBins);
+    QN_SHARED_ARRAY(u64, sorted, kSortedRoom);
+    QN_SHARED_ARRAY(u32, bins, kFineBins + kWarp);
     QN_SHARED_ARRAY(u32, odd, 2);
     QN_SHARED_ARRAY(u32, scratch, kWarps);
     QN_SHARED_ARRAY(u32, word, kWords);
-    return Shared{{reinterpret_cast<u64 *>(item), sorted, bins, scratch, word}, {query, weight, nullptr, nullptr, odd}};
+    return Shared{{reinterpret_cast<u64 *>(item), sorted, bins, scratch, word},
+                  {query, weight, nullptr, nullptr, nullptr, odd}};
 }
 QN_DEVICE Select select_pieces()
 {
@@ -34,8 +35,8 @@ QN_DEVICE Group group_pieces()
     return shared_pieces().group;
 }
 
-static_assert(SHARED_BYTES ==
-                  16 * (kQueryVectors + kWeightVectors) + 8 * (kCapacity + kSorted) + 4 * (kBins + 2 + kWarps + kWords),
+static_assert(SHARED_BYTES == 16 * (kQueryVectors + kWeightVectors) + 8 * (kCapacity + kSortedRoom) +
+                                  4 * (kFineBins + kWarp + 2 + kWarps + kWords),
               "SHARED_BYTES: as ops/indexer.c counts it");
 
 // ---- a batch: local units [begin, end), dealt to the warpgroups
@@ -67,7 +68,7 @@ QN_DEVICE void run_batch(const indexer_params &p, const Shared &s, const Share &
 typedef Queries Early;
 QN_DEVICE Early load_early(const indexer_params &p, const Row &row)
 {
-    Early early;
+    Early early = {};
     load_queries(p, row.number, early);
     return early;
 }
@@ -78,6 +79,8 @@ QN_DEVICE void prepare_row(const indexer_params &p, const Shared &s, const Row &
     __syncthreads();
     store_queries(p, s.group, row.number, early);
 }
+
+constexpr bool kAgainApart = false;
 
 #include "run_row.cuh"
 

@@ -91,6 +91,10 @@ static inline unsigned u32_saturated(float x)
 {
     return !(x > 0.f) ? 0u : x >= 4294967296.f ? 0xFFFFFFFFu : (unsigned)x;
 }
+static inline float saturate(float x)
+{
+    return !(x > 0.f) ? 0.f : x < 1.f ? x : 1.f;
+}
 static inline float f32_from_f16(unsigned short bits)
 {
     return qm::half_value(bits);

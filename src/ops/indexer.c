@@ -177,7 +177,16 @@ static quern_status check(const quern_spec *base)
 
 // ---- the plan "fused" (fused.cu)
 
-enum { TICKETS = 1024, RAW_BYTES = 4 * 8192, MOST_IN_BIN = 64, WORDS = 12, SLACK = 16, MOST_CTAS = TICKETS };
+enum {
+    TICKETS = 1024,
+    RAW_BYTES = 4 * 8192,
+    MOST_IN_BIN = 64,
+    LEAST_BINS = 2048,
+    MOST_BINS = 4096,
+    WORDS = 18,
+    SLACK = 16,
+    MOST_CTAS = TICKETS
+};
 
 static int64_t ceil_div(int64_t a, int64_t b)
 {
@@ -209,20 +218,28 @@ static int64_t fragment_count(const spec_t *s)
     return s->layout == QUERN_INDEXER_NVFP4_HEADS ? s->H * steps * 4 : columns_of(s) / 8 * steps * 32;
 }
 
-static int64_t shared_bytes(const spec_t *s, const qn_config *c, int64_t capacity, bool query_shared)
+// Of bins.cuh: at least `least`, as many for each thread.
+static int64_t bins_of(const qn_config *c, int64_t least)
 {
-    int64_t threads = 32 * c->value[WARPS], bins = ceil_div(2048, threads) * threads, sorted = 32;
+    int64_t threads = 32 * c->value[WARPS];
+    return ceil_div(least, threads) * threads;
+}
+
+static int64_t shared_bytes(const spec_t *s, const qn_config *c, int64_t capacity, int64_t bins, bool query_shared)
+{
+    int64_t sorted = 32;
     while (sorted < s->k) sorted *= 2;
     int64_t fragments = query_shared ? fragment_count(s) : 2; // an even number
-    return 8 * (capacity + sorted + MOST_IN_BIN + fragments + 3 * (columns_of(s) / 2 + 1)) +
-           4 * (bins + c->value[WARPS] + WORDS + 1);
+    return 8 * (capacity + sorted + 2 * MOST_IN_BIN + 2 + fragments + 3 * (columns_of(s) / 2 + 1)) +
+           4 * (bins + 32 + c->value[WARPS] + WORDS + 1);
 }
 
 // Warps that the registers of an SM are enough for, without spills.
 static int most_warps(const spec_t *s, const qn_arch *arch)
 {
     bool f16 = s->q == QUERN_INDEXER_Q_FP8 || s->q == QUERN_INDEXER_Q_F16;
-    return is_integer(s) || (s->layout == QUERN_INDEXER_FP8_SHARED && f16 && s->C <= 128 && arch->cc >= 90) ? 12 : 8;
+    bool fp8 = s->layout == QUERN_INDEXER_FP8_SHARED && f16 && s->C <= 128;
+    return is_integer(s) || (fp8 && arch->cc >= 90 && arch->cc < 120) ? 12 : 8; // sm_120a: one register short
 }
 
 static void write_entry(const spec_t *s, const char *plan, char *entry)
@@ -253,18 +270,20 @@ static void begin_kernel(const spec_t *s, const char *plan, qn_kernel_plan *k)
     qn_plan_constant(k, "CU_KEYS", s->cu_keys);
 }
 
-static void add_constants(const spec_t *s, const qn_config *c, int64_t capacity, bool query_shared, qn_kernel_plan *k)
+static void add_constants(const spec_t *s, const qn_config *c, int64_t capacity, int64_t bins, bool query_shared,
+                          qn_kernel_plan *k)
 {
     qn_plan_constant(k, "SHARES", c->value[SHARES]);
     qn_plan_constant(k, "LOCAL_K", local_k(s, c->value[SHARES]));
     qn_plan_constant(k, "ROOM", room(s, c->value[SHARES]));
     qn_plan_constant(k, "CAP", capacity);
+    qn_plan_constant(k, "BINS", bins);
     qn_plan_constant(k, "QUERY_SHARED", query_shared);
 }
 
 static quern_status plan_fused(const spec_t *s, const qn_arch *arch, const qn_config *config, qn_kernel_plan *k)
 {
-    int64_t capacity = 8192, shares = config->value[SHARES];
+    int64_t capacity = 8192, shares = config->value[SHARES], bins = bins_of(config, MOST_BINS);
     bool query_shared = true;
     if (config->value[WARPS] > most_warps(s, arch))
         return qn_fail(QUERN_NO_PLAN, "warps=%d: this spec's registers are enough for %d", config->value[WARPS],
@@ -272,13 +291,14 @@ static quern_status plan_fused(const spec_t *s, const qn_arch *arch, const qn_co
     if (shares * room(s, shares) > capacity && shares > 1)
         return qn_fail(QUERN_NO_PLAN, "shares=%lld with k = %lld: %lld candidates to merge, room for %lld",
                        (long long)shares, (long long)s->k, (long long)(shares * room(s, shares)), (long long)capacity);
-    if (shared_bytes(s, config, capacity, true) > arch->shared_cta &&
+    if (shared_bytes(s, config, capacity, bins, true) > arch->shared_cta) bins = bins_of(config, LEAST_BINS);
+    if (shared_bytes(s, config, capacity, bins, true) > arch->shared_cta &&
         (shares == 1 || shares * room(s, shares) <= capacity / 2))
         capacity /= 2;
     // Several CTAs a row would make q's fragments again in each: they rather are fewer, which the caller tries.
-    if (shared_bytes(s, config, capacity, true) > arch->shared_cta && shares == 1 && !is_integer(s))
+    if (shared_bytes(s, config, capacity, bins, true) > arch->shared_cta && shares == 1 && !is_integer(s))
         query_shared = false;
-    int64_t bytes = shared_bytes(s, config, capacity, query_shared);
+    int64_t bytes = shared_bytes(s, config, capacity, bins, query_shared);
     if (bytes > arch->shared_cta)
         return qn_fail(QUERN_NO_PLAN, "plan=fused needs %lld bytes of shared memory, %s has %d", (long long)bytes,
                        arch->name, arch->shared_cta);
@@ -286,17 +306,17 @@ static quern_status plan_fused(const spec_t *s, const qn_arch *arch, const qn_co
     k->threads = 32 * config->value[WARPS];
     k->min_ctas = 1;
     k->dynamic_shared = (int)bytes;
-    add_constants(s, config, capacity, query_shared, k);
+    add_constants(s, config, capacity, bins, query_shared, k);
     return QUERN_OK;
 }
 
 static quern_status plan_wgmma(const spec_t *s, const qn_arch *arch, const qn_config *c, qn_kernel_plan *k)
 {
-    int64_t capacity = 8192, shares = c->value[SHARES], threads = 32 * c->value[WARPS];
+    int64_t capacity = 8192, shares = c->value[SHARES], threads = 32 * c->value[WARPS], bins = bins_of(c, MOST_BINS);
     int64_t wide = ceil_div(s->H, 16) * 16, sorted = 32;
     while (sorted < s->k) sorted *= 2;
-    int64_t bytes = wide * (s->C * (is_integer(s) ? 1 : 2) + 4) + 8 * (capacity + sorted + MOST_IN_BIN) +
-                    4 * (ceil_div(2048, threads) * threads + 2 + c->value[WARPS] + WORDS);
+    int64_t bytes = wide * (s->C * (is_integer(s) ? 1 : 2) + 4) + 8 * (capacity + sorted + 2 * MOST_IN_BIN + 2) +
+                    4 * (bins + 32 + 2 + c->value[WARPS] + WORDS);
     if (!qn_indexer_has_wgmma(s, arch))
         return qn_fail(QUERN_NO_PLAN,
                        "plan=wgmma serves mxfp4 by mxfp4, and fp8_shared by fp8 or f16 with up to 64 heads; C up to "
@@ -313,7 +333,7 @@ static quern_status plan_wgmma(const spec_t *s, const qn_arch *arch, const qn_co
     k->min_ctas = 1;
     k->dynamic_shared = (int)bytes;
     qn_plan_constant(k, "ROWS", 1);
-    add_constants(s, c, capacity, true, k);
+    add_constants(s, c, capacity, bins, true, k);
     return QUERN_OK;
 }
 

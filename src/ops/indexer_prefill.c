@@ -17,7 +17,7 @@ enum {
     LEAST_CHUNK = 2048, // the most K
     CAP = 8192,
     MOST_IN_BIN = 64, // select.cuh
-    WORDS = 12,
+    WORDS = 18,
     ROW_BINS = 2048,
 };
 

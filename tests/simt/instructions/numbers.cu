@@ -96,8 +96,10 @@ QN_DEVICE u32 exact_number(u32 which, u32 a, u32 b, u32 c)
         return without_payload_f16x2(f16x2_of_e4m3x2(a));
     case 17:
         return (u32)__popc(a) | (u32)__clz((int)a) << 8 | (u32)__ffs((int)a) << 16;
-    default:
+    case 18:
         return __umulhi(a, b);
+    default:
+        return as_word(saturate(x));
     }
 }
 

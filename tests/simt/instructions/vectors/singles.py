@@ -78,6 +78,13 @@ def to_u32_saturated(word):
     return 0xFFFFFFFF if kind == "inf" else min(0xFFFFFFFF, value.numerator // value.denominator)
 
 
+def between_0_and_1(word):
+    kind, value = whole_of("f32", word)
+    if kind == "nan" or word >> 31:
+        return 0
+    return 0x3F800000 if kind == "inf" or value >= 1 else word
+
+
 def from_f16(bits):
     kind, value = whole_of("f16", bits)
     if kind == "nan":
@@ -271,6 +278,7 @@ def write_exact_numbers(case, rng, count):
     one("cvt.rn.f16x2.e4m3x2", 16, [i | (i * 7 + 3 & 0xFF) << 8 | words[i] & 0xFFFF0000 for i in range(256)], two_f16_of_e4m3)
     one("popc.clz.ffs", 17, [0, 1, 0x80000000, 0xFFFFFFFF] + [x >> x % 32 for x in words[4:count]], bits_counted)
     two("mul.hi.u32", 18, words[:count], more[:count], lambda x, y: x * y >> 32)
+    one("add.sat.f32", 19, [x & 0x3FFFFFFF if i % 3 == 0 else x for i, x in enumerate(floats)], between_0_and_1)
 
 
 def write_warp_numbers(case, rng, count):
