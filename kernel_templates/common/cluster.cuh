@@ -14,17 +14,8 @@ QN_DEVICE void cluster_sync()
 }
 
 // Copies `vectors` 16-byte vectors of this CTA's shared memory to the place `to` of every CTA of the cluster, a warp a
-// peer: contiguous stores, since scattered small ones to a peer are several times slower.
-template <int kCluster> QN_DEVICE void cluster_broadcast(uint4 *to, const uint4 *from, u32 vectors)
-{
-    const u32 lane = threadIdx.x % kWarp;
-    for (u32 peer = threadIdx.x / kWarp; peer < kCluster; peer += THREADS / kWarp) {
-        uint4 *there = cluster_map(to, peer);
-        for (u32 i = lane; i < vectors; i += kWarp) there[i] = from[i];
-    }
-}
-
-// The same copy, counted on the mbarrier at the place `bar` of every CTA: 16 * vectors bytes each.
+// peer: contiguous stores, since scattered small ones to a peer are several times slower. Counted on the mbarrier at the
+// place `bar` of every CTA: 16 * vectors bytes each.
 template <int kCluster> QN_DEVICE void cluster_send(uint4 *to, const uint4 *from, u32 vectors, u64 *bar)
 {
     const u32 lane = threadIdx.x % kWarp;

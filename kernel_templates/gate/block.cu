@@ -8,10 +8,11 @@
 #include "block.cuh"
 
 static_assert(THREADS >= kE, "a thread an expert");
-static_assert(SHARED_BYTES == kBlockBytes, "the sizes of ops/gate.c");
+static_assert(SHARED_BYTES >= kBlockBytes, "the sizes of ops/gate.c");
 
-extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ gate_params p)
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ gate_block_params all)
 {
+    const gate_params &p = all.p;
     const Shared s = shared_pieces();
     const i64 token = blockIdx.x;
     const u32 expert = threadIdx.x;

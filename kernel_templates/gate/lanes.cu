@@ -30,7 +30,7 @@ constexpr u32 kMaskWords = (kOwn + 31) / 32;
 constexpr u32 kSlots = kK <= 8 ? 32 : kK <= 16 ? 64 : 128; // candidates of a token
 constexpr bool kVectorLoads = kE % kPerVector == 0 && (!kGrouped || kOwn % kPerVector == 0);
 static_assert(kOwn <= 48, "experts of a lane: at most 48");
-static_assert(SHARED_BYTES == kWarps * (kTokens * (kSlots * 16 + kRanked * 4) + kRoundsWords * 4),
+static_assert(SHARED_BYTES >= kWarps * (kTokens * (kSlots * 16 + kRanked * 4) + kRoundsWords * 4),
               "the sizes of ops/gate.c");
 
 struct Shared {    // of a warp
@@ -400,11 +400,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
     const u32 token = live ? wanted : (u32)p.N - 1;
     const Logits logits = logits_of(p, token);
 
+    const float depth = depth_of_bias(p); // no other launch's
     if constexpr (DEPENDENT) wait_for_previous_launch();
     float score[kOwn];
     load_logits(p, logits, score);
     if (live) store_sums(p, token, score);
-    const float depth = depth_of_bias(p);
     const Row row = row_of_token(score);
     score_all(p, row, score);
     bool kept = true, fine = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one parameter of the router kernels that load by TMA (wide.cu, multicast.cu): what every router kernel gets, and the
-// maps of x and W. Valid C11 and CUDA C++; filled by src/ops/router_multicast.c.
+// maps of x and W. Valid C11 and CUDA C++; filled by src/ops/router.c and router_multicast.c.
 #ifndef QN_ROUTER_ARGS_MAPPED_H
 #define QN_ROUTER_ARGS_MAPPED_H
 

@@ -11,32 +11,17 @@
 // Prologue, besides problem.cuh's and ring.cuh's: GROUPS (warpgroups that multiply).
 // ANALYSIS.md: work, bounds, measured figures.
 #include "../common/fence.cuh"
-#include "../common/wgmma.cuh"
+#include "products_wgmma.cuh"
 #include "ring.cuh"
 
-static_assert(X_TYPE == W_TYPE && X_TYPE != 1, "X_TYPE, W_TYPE: the same, of 16 bits");
 static_assert(BLOCK == 64 && W_LAYOUT == 0, "BLOCK: 64, W_LAYOUT: [E, D]");
 static_assert(TOKENS == 64 * GROUPS && GROUPS * 128 <= THREADS, "TOKENS: 64 a warpgroup");
-static_assert(EXPERTS % 8 == 0 && EXPERTS <= 256, "EXPERTS: a multiple of 8, 256 at most");
-
-constexpr u32 kSums = EXPERTS / 2; // a thread
-
-QN_DEVICE void multiply_add(float (&c)[kSums], u64 x, u64 w, bool accumulate)
-{
-    if constexpr (X_TYPE == 3)
-        wgmma_f32_bf16<EXPERTS>(c, x, w, accumulate);
-    else
-        wgmma_f32_f16<EXPERTS>(c, x, w, accumulate);
-}
 
 QN_DEVICE void multiply_block(float (&c)[kSums], const Stage &stage, u32 group, bool accumulate)
 {
-    const u64 x = wgmma_descriptor(stage.x + group * 512, 16, 1024, kSwizzle128);
-    const u64 w = wgmma_descriptor(stage.w, 16, 1024, kSwizzle128);
+    const u64 x = descriptor_of(stage.x + group * 512), w = descriptor_of(stage.w);
     wgmma_fence();
-#pragma unroll
-    for (u32 k = 0; k < 4; k++)
-        multiply_add(c, wgmma_descriptor_advance(x, k * 32), wgmma_descriptor_advance(w, k * 32), accumulate || k);
+    multiply_steps(c, x, w, accumulate);
     wgmma_commit_group();
 }
 

@@ -168,7 +168,7 @@ QN_DEVICE void gate_token(const router_params &p, const Shared &s, float4 *sums,
         done = gate_by_block<true>(p.gate, s, token, x, bias, late);
     }
     if (QN_UNLIKELY(!done)) store_late(p, token);
-    if (p.logits && exists) p.logits[token * p.logits_stride + expert] = x; // after what others may wait for
+    if (p.logits_are && exists) p.logits[token * p.logits_stride + expert] = x; // after what others may wait for
     clear_words(p, token);
 }
 

@@ -12,10 +12,9 @@
 //
 // Prologue, besides problem.cuh's: TOKENS (8: half of an M tile, 16, 32, 64), CHUNK, MULTIPLY_WARPS (that multiply).
 // ANALYSIS.md: work, bounds, measured figures.
-#include "../common/mma.cuh"
 #include "exchange.cuh"
+#include "products_mma.cuh"
 
-static_assert(X_TYPE == W_TYPE && X_TYPE != 1, "X_TYPE, W_TYPE: the same, of 16 bits");
 static_assert(EXPERTS % 8 == 0 && EXPERTS >= 8 && EXPERTS <= 32, "EXPERTS: 8, 16, 24, 32");
 static_assert(TOKENS == 8 || TOKENS % 16 == 0, "TOKENS: 8, 16, 32, 48, 64");
 static_assert(CHUNK % 32 == 0, "CHUNK: blocks of 32");
@@ -30,14 +29,6 @@ constexpr u32 kSumPitch = EXPERTS == 32 ? 40 : EXPERTS == 16 ? 24 : EXPERTS; // 
 constexpr u32 kSumFloats = MULTIPLY_WARPS * kTokens * kSumPitch;
 
 static_assert(GATE_AT >= kSumFloats * 4, "the sizes of ops/router_shape.c");
-
-QN_DEVICE void multiply_add(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2])
-{
-    if constexpr (X_TYPE == 3)
-        mma_m16n8k16_f32_bf16(c, a, b, c);
-    else
-        mma_m16n8k16_f32_f16(c, a, b, c);
-}
 
 // One block of 32: two mma.
 QN_DEVICE void multiply_block(float (&c)[4], const uint4 &low, const uint4 &high, const uint4 &w)

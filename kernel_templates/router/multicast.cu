@@ -17,12 +17,12 @@
 //
 // Prologue, besides problem.cuh's: TOKENS, STAGES, LOGITS, CLUSTER_N, CLUSTER_E.
 // ANALYSIS.md: work, bounds, measured figures.
+#include "../common/bulk.cuh"
 #include "../common/cluster.cuh"
 #include "../common/elect.cuh"
 #include "../common/fence.cuh"
-#include "../common/tma.cuh"
-#include "../common/wgmma.cuh"
-#include "args_mapped.h"
+#include "maps.cuh"
+#include "products_wgmma.cuh"
 #include "put.cuh"
 
 constexpr u32 kTokens = TOKENS;
@@ -30,7 +30,6 @@ constexpr u32 kGroupThreads = 128;
 constexpr u32 kMultiplyGroups = THREADS / kGroupThreads - 1; // that multiply; one more loads
 constexpr u32 kMultipliers = kMultiplyGroups * kGroupThreads;
 constexpr u32 kRows = TOKENS / 64 / kMultiplyGroups; // tiles of M a warpgroup
-constexpr u32 kSums = EXPERTS / 2;                   // a thread and tile of M
 constexpr u32 kAcross = CLUSTER_E, kDown = CLUSTER_N;
 constexpr u32 kBlock = 64;
 constexpr u32 kRowUnits = kBlock / 8;
@@ -42,19 +41,14 @@ constexpr u32 kAlone = CLUSTER > 1 ? 2 : STAGES; // blocks that a CTA asks for b
 constexpr int kLoaderRegisters = kMultiplyGroups == 3 ? 32 : 40;
 constexpr int kMultiplierRegisters = kMultiplyGroups == 3 ? 160 : 232;
 
-static_assert(X_TYPE == W_TYPE && X_TYPE != 1, "X_TYPE, W_TYPE: the same, of 16 bits");
 static_assert(kMultiplyGroups >= 1 && kMultiplyGroups <= 3 && TOKENS == 64 * kRows * kMultiplyGroups,
               "THREADS: whole tiles of M a warpgroup");
-static_assert(TOKENS <= 256 && EXPERTS % 8 == 0 && EXPERTS <= 256, "TOKENS, EXPERTS: a box of TMA, 256 at most");
+static_assert(TOKENS <= 256, "TOKENS: a box of TMA, 256 at most");
 static_assert(CLUSTER == CLUSTER_E * CLUSTER_N && CLUSTER <= 8, "CLUSTER_E, CLUSTER_N: 8 at most");
 static_assert(STAGES >= 2 && STAGES <= 16, "STAGES: 2 to 16");
 static_assert(EXPERTS * CLUSTER_E >= kPitch, "CLUSTER_E: all experts");
 static_assert(!LOGITS || SLICES == 1, "SLICES: 1 where logits are stored");
 static_assert(GATE_AT == (STAGES * (kStageUnits * 16 + 24) + 15) / 16 * 16, "the sizes of ops/router_shape.c");
-
-struct alignas(1024) Pattern { // 8 rows of 64 elements; unit u of row r lies at u ^ r
-    uint4 unit[64];
-};
 
 struct Pieces {
     uint4 *blocks; // [STAGES, kStageUnits], of a block first x's
@@ -130,11 +124,16 @@ QN_DEVICE void go_on(Run &run, u32 blocks) // of the tile that it is at
     if (run.first == kBlocks) run.first = 0, run.tile++;
 }
 
-QN_DEVICE void start_barriers(const Pieces &s)
+// What the thread that loads needs itself comes first.
+QN_DEVICE void start_full(const Pieces &s)
+{
+    for (u32 i = 0; i < STAGES; i++) mbarrier_init(s.full + i, 1);
+    fence_mbarrier_init();
+}
+QN_DEVICE void start_free(const Pieces &s)
 {
     constexpr u32 kReaders = kMultiplyGroups * 4; // warps of a CTA
     for (u32 i = 0; i < STAGES; i++) {
-        mbarrier_init(s.full + i, 1);
         mbarrier_init(s.free_x + i, kAcross * kReaders);
         mbarrier_init(s.free_w + i, kDown * kReaders);
     }
@@ -161,11 +160,6 @@ QN_DEVICE void wait_phase(u64 *bar, u32 phase)
 }
 
 // ---- load
-
-QN_DEVICE const TensorMap *map_of(const router_map &map)
-{
-    return reinterpret_cast<const TensorMap *>(&map);
-}
 
 template <bool kShared> QN_DEVICE void load_box(uint4 *to, const router_map &map, u64 *bar, u32 ranks, u32 d, u32 row)
 {
@@ -221,29 +215,17 @@ QN_DEVICE void load_blocks(const router_multicast_params &all, const Place &plac
 
 // ---- multiply
 
-QN_DEVICE void multiply_add(float (&c)[kSums], u64 x, u64 w)
-{
-    if constexpr (X_TYPE == 3)
-        wgmma_f32_bf16<EXPERTS>(c, x, w, true);
-    else
-        wgmma_f32_f16<EXPERTS>(c, x, w, true);
-}
-
 struct Sums {
     float c[kRows][kSums];
 };
 
 QN_DEVICE void multiply_block(Sums &sums, const uint4 *block, u32 group)
 {
-    const u64 w = wgmma_descriptor(block + kTokens * kRowUnits, 16, 1024, kSwizzle128);
+    const u64 w = descriptor_of(block + kTokens * kRowUnits);
     wgmma_fence();
 #pragma unroll
-    for (u32 r = 0; r < kRows; r++) {
-        const u64 x = wgmma_descriptor(block + (group * kRows + r) * 64 * kRowUnits, 16, 1024, kSwizzle128);
-#pragma unroll
-        for (u32 k = 0; k < 4; k++)
-            multiply_add(sums.c[r], wgmma_descriptor_advance(x, k * 32), wgmma_descriptor_advance(w, k * 32));
-    }
+    for (u32 r = 0; r < kRows; r++)
+        multiply_steps(sums.c[r], descriptor_of(block + (group * kRows + r) * 64 * kRowUnits), w, true);
     wgmma_commit_group();
 }
 
@@ -314,7 +296,7 @@ QN_DEVICE void put_token(const router_params &p, const Part &part, u32 token, co
 {
     const u32 expert = part.expert + threadIdx.x % 4 * 2;
     if (token >= p.tokens) return;
-    if (!LOGITS || (kAllExperts && p.logits_pairs)) {
+    if (!LOGITS || (kAllExperts && p.logits_are == ROUTER_LOGITS_PAIRS)) {
         float *to = LOGITS ? p.logits + (i64)token * p.logits_stride
                            : reinterpret_cast<float *>(words_of(p, token, part.slice));
         float2 *pairs = reinterpret_cast<float2 *>(to + expert);
@@ -340,6 +322,36 @@ QN_DEVICE void put_sums(const router_params &p, const Part &part, const Sums &su
     }
 }
 
+// The same of all a warp's tokens by way of shared memory, where the ring is not needed any more: stores of whole rows, since
+// a warp's pairs lie in eight lines each time. Every multiplying thread.
+constexpr u32 kRowFloats = EXPERTS + 8; // rows begin 8 banks apart
+constexpr bool kCopies = !LOGITS && TOKENS * kRowFloats <= STAGES * kStageUnits * 4;
+
+QN_DEVICE void copy_sums(const router_params &p, const Part &part, const Pieces &s, const Sums &sums, u32 group)
+{
+    barrier_sync(1, kMultipliers); // all have done with the last block
+#pragma unroll
+    for (u32 r = 0; r < kRows; r++) {
+        const u32 row = (group * kRows + r) * 64 + threadIdx.x % kGroupThreads / 32 * 16;
+        float *rows = reinterpret_cast<float *>(s.blocks) + row * kRowFloats;
+        float *to = rows + lane_index() / 4 * kRowFloats + lane_index() % 4 * 2;
+#pragma unroll
+        for (u32 j = 0; j < kSums / 4; j++) {
+            const float *c = sums.c[r] + 4 * j;
+            *reinterpret_cast<float2 *>(to + j * 8) = make_float2(c[0], c[1]);
+            *reinterpret_cast<float2 *>(to + 8 * kRowFloats + j * 8) = make_float2(c[2], c[3]);
+        }
+        fence_proxy_async_shared();
+        __syncwarp(kFullMask);
+        const u32 token = part.token + row + lane_index();
+        if (lane_index() < 16 && token < p.tokens && part.expert < kPitch)
+            cp_async_bulk_store(words_of(p, token, part.slice) + part.expert, rows + lane_index() * kRowFloats,
+                                min(kExperts, kPitch - part.expert) * 4);
+    }
+    cp_async_bulk_commit_group();
+    cp_async_bulk_wait_group<0>(); // the launch of the gate is told by the end of this one
+}
+
 template <bool kMapped>
 QN_DEVICE void multiply(const router_multicast_params &all, const Place &place, const Pieces &s, u32 group)
 {
@@ -356,7 +368,10 @@ QN_DEVICE void multiply(const router_multicast_params &all, const Place &place, 
             gather_blocks(sums, all.p, piece, s, group);
 #pragma unroll
         for (u32 r = 0; r < kRows; r++) wgmma_fence_operand(sums.c[r]);
-        put_sums(all.p, piece.part, sums, group);
+        if (kCopies && piece.blocks == run.left)
+            copy_sums(all.p, piece.part, s, sums, group);
+        else
+            put_sums(all.p, piece.part, sums, group);
         block += piece.blocks, go_on(run, piece.blocks);
     }
 }
@@ -370,8 +385,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS)
     Loader loader = {run_of_cluster(all), 0, 0, 0};
     const bool loads = threadIdx.x == kMultipliers;
     if (loads) {
-        start_barriers(s);
+        start_full(s);
         if (all.mapped) load_blocks<false>(all, place, s, loader, kAlone);
+        start_free(s);
+    } else if (threadIdx.x == 0 && all.mapped) {
+        prefetch_tensormap(map_of(all.x));
+        prefetch_tensormap(map_of(all.w));
     }
     __syncwarp(kFullMask);
     launch_dependents();

@@ -21,7 +21,7 @@ QN_DEVICE void put_pair(const router_params &p, const Part &part, u32 token, u32
     if (token >= p.tokens) return;
     if constexpr (LOGITS) {
         float *to = p.logits + (i64)token * p.logits_stride + expert;
-        if (p.logits_pairs && expert + 1 < kE) {
+        if (p.logits_are == ROUTER_LOGITS_PAIRS && expert + 1 < kE) {
             *reinterpret_cast<float2 *>(to) = make_float2(a, b);
         } else {
             if (expert < kE) to[0] = a;

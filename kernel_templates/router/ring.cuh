@@ -13,6 +13,7 @@
 #pragma once
 
 #include "../common/async_copy.cuh"
+#include "pattern.cuh"
 #include "put.cuh"
 
 static_assert(STAGES >= 2 && STAGES <= 32, "STAGES: 2 to 32");
@@ -32,17 +33,12 @@ constexpr u32 kBlocksOfSlice = (kSlice + kBlock - 1) / kBlock;
 
 static_assert(GATE_AT >= (kRingUnits + 63) / 64 * 1024 && SHARED_BYTES >= GATE_AT, "the sizes of ops/router_shape.c");
 
-// Where a unit of a row lies.
+// Where a unit of a row lies. Rows of 8 units are those of a Pattern.
 template <u32 kUnits> QN_DEVICE u32 place_of(u32 row, u32 unit)
 {
     const u32 key = kUnits >= 8 ? row % 8 : kUnits == 4 ? row / 2 % 4 : kUnits == 2 ? row / 4 % 2 : 0;
     return row * kUnits + (unit ^ key);
 }
-
-// Rows of 8 units exchanged so are the 128-byte swizzle of wgmma, where eight of them begin at a multiple of 1024.
-struct alignas(1024) Pattern {
-    uint4 unit[64];
-};
 
 struct Stage {
     uint4 *x, *w;

@@ -14,10 +14,9 @@
 // Prologue, besides problem.cuh's and ring.cuh's: WARPS_M, WARPS_N.
 // ANALYSIS.md: work, bounds, measured figures.
 #include "../common/matrix.cuh"
-#include "../common/mma.cuh"
+#include "products_mma.cuh"
 #include "ring.cuh"
 
-static_assert(X_TYPE == W_TYPE && X_TYPE != 1, "X_TYPE, W_TYPE: the same, of 16 bits");
 static_assert(BLOCK == 64, "BLOCK: 64");
 static_assert(TOKENS % (16 * WARPS_M) == 0 && EXPERTS % (8 * WARPS_N) == 0, "WARPS_M, WARPS_N: whole tiles of mma");
 static_assert(WARPS_M * WARPS_N <= kWarps, "WARPS_M, WARPS_N: warps of the CTA");
@@ -28,13 +27,10 @@ constexpr u32 kSums = kRows * kColumns * 4;
 
 static_assert(kColumns == 1 || kColumns % 2 == 0, "WARPS_N: one tile of N a warp, or pairs");
 
-QN_DEVICE void multiply_add(float *sum, const u32 (&a)[4], const u32 (&b)[2])
+QN_DEVICE void multiply_tile(float *sum, const u32 (&a)[4], const u32 (&b)[2])
 {
     float c[4] = {sum[0], sum[1], sum[2], sum[3]};
-    if constexpr (X_TYPE == 3)
-        mma_m16n8k16_f32_bf16(c, a, b, c);
-    else
-        mma_m16n8k16_f32_f16(c, a, b, c);
+    multiply_add(c, a, b);
 #pragma unroll
     for (u32 i = 0; i < 4; i++) sum[i] = c[i];
 }
@@ -91,7 +87,7 @@ QN_DEVICE void multiply_block(Sums<kSums> &sums, const Stage &stage, u32 row, u3
             u32 a[4];
             load_tokens(a, stage, row + m * 16, k);
 #pragma unroll
-            for (u32 j = 0; j < kColumns; j++) multiply_add(sums.sum + (m * kColumns + j) * 4, a, b[j]);
+            for (u32 j = 0; j < kColumns; j++) multiply_tile(sums.sum + (m * kColumns + j) * 4, a, b[j]);
         }
     }
 }

@@ -15,14 +15,12 @@
 // ANALYSIS.md: work, bounds, measured figures.
 #include "../common/fence.cuh"
 #include "../common/mbarrier.cuh"
-#include "../common/tma.cuh"
-#include "../common/wgmma.cuh"
-#include "args_mapped.h"
 #include "exchange.cuh"
+#include "maps.cuh"
+#include "products_wgmma.cuh"
 
-static_assert(X_TYPE == W_TYPE && X_TYPE != 1, "X_TYPE, W_TYPE: the same, of 16 bits");
 static_assert(TOKENS == 64, "TOKENS: 64");
-static_assert(EXPERTS % 8 == 0 && EXPERTS <= 64, "EXPERTS: a multiple of 8, 64 at most");
+static_assert(EXPERTS <= 64, "EXPERTS: 64 at most");
 static_assert(GROUPS >= 1 && GROUPS <= 4 && GROUPS * 128 <= THREADS, "GROUPS: warpgroups of the CTA, 4 at most");
 
 constexpr u32 kTokens = TOKENS;
@@ -30,12 +28,7 @@ constexpr u32 kBlocks = (kSlice + 63) / 64;
 constexpr u32 kPatternsX = kTokens / 8; // of a block
 constexpr u32 kPatternsW = kExperts / 8;
 constexpr u32 kPatterns = kPatternsX + kPatternsW;
-constexpr u32 kSums = kExperts / 2; // a thread
 constexpr u32 kOtherSums = (GROUPS - 1) * kSums * 128;
-
-struct alignas(1024) Pattern { // 8 rows of 64 elements; unit u of row r lies at u ^ r
-    uint4 unit[64];
-};
 
 static_assert(kBlocks >= GROUPS, "GROUPS: a block each");
 static_assert(GATE_AT >= kBlocks * (kPatterns * 1024 + 8) + kOtherSums * 4, "the sizes of ops/router_shape.c");
@@ -56,11 +49,6 @@ QN_DEVICE Pieces pieces()
 }
 
 // ---- load
-
-QN_DEVICE const TensorMap *map_of(const router_map &map)
-{
-    return reinterpret_cast<const TensorMap *>(&map);
-}
 
 // Rows of a block of x that are loaded: zeros of rows outside the tensor would take longer than rows that are there.
 QN_DEVICE u32 rows_of_x(const router_params &p)
@@ -100,22 +88,11 @@ QN_DEVICE void clear_own(const router_params &p, const Pieces &s, u32 group)
 
 // ---- multiply
 
-QN_DEVICE void multiply_add(float (&c)[kSums], u64 x, u64 w)
-{
-    if constexpr (X_TYPE == 3)
-        wgmma_f32_bf16<EXPERTS>(c, x, w, true);
-    else
-        wgmma_f32_f16<EXPERTS>(c, x, w, true);
-}
-
 QN_DEVICE void multiply_block(float (&c)[kSums], const Pattern *patterns)
 {
-    const u64 x = wgmma_descriptor(patterns, 16, 1024, kSwizzle128);
-    const u64 w = wgmma_descriptor(patterns + kPatternsX, 16, 1024, kSwizzle128);
+    const u64 x = descriptor_of(patterns->unit), w = descriptor_of(patterns[kPatternsX].unit);
     wgmma_fence();
-#pragma unroll
-    for (u32 k = 0; k < 4; k++)
-        multiply_add(c, wgmma_descriptor_advance(x, k * 32), wgmma_descriptor_advance(w, k * 32));
+    multiply_steps(c, x, w, true);
     wgmma_commit_group();
 }
 

@@ -251,6 +251,7 @@ static quern_status plan(const quern_spec *base, const qn_arch *arch, const qn_c
     } else if (config->value[PLAN] == PLAN_BLOCK) {
         QN_TRY(check_block(s, arch, config));
         k->template_path = "gate/block.cu";
+        k->params_bytes = sizeof(gate_block_params);
         qn_plan_constant(k, "GATE_AT", 0);
         k->threads = block_threads(s);
         k->dynamic_shared = block_shared(s);
@@ -425,7 +426,7 @@ QN_LAUNCH_PATH static void launch(const quern_spec *base, const qn_config *confi
     };
     out->grid[0] = ctas_of(config, a->N), out->grid[1] = 1, out->grid[2] = 1;
     out->skip = false;
-    memcpy(out->params, &p, sizeof p);
+    memcpy(out->params + (config->value[PLAN] == PLAN_BLOCK ? offsetof(gate_block_params, p) : 0), &p, sizeof p);
 }
 
 const qn_family qn_family_gate = {

@@ -111,6 +111,8 @@ const qn_knob qn_router_knobs[] = {
     [QN_ROUTER_CLUSTER_E] = {"cluster_e", {1, 2, 3, 4}, 4, NULL, "multicast: CTAs of a cluster that share tokens"},
     [QN_ROUTER_CTAS] =
         {"ctas", {32, 64, 96, 102, 108, 112, 117, 120, 124, 126, 128, 132, 144}, 13, NULL, "multicast: most CTAs"},
+    [QN_ROUTER_GATE_CTAS] =
+        {"gate_ctas", {1, 2, 3, 4, 6, 8}, 6, NULL, "multicast: most CTAs of the gate of parts that an SM has at once"},
 };
 
 // ---- buckets of tokens
@@ -250,6 +252,7 @@ static router_params params_of(const spec_t *s, const args_t *a)
         .w_stride = w_stride,
         .logits_stride = a->logits_stride_N ? a->logits_stride_N : s->E,
         .tokens = (unsigned)a->N,
+        .logits_are = s->logits ? ROUTER_LOGITS_EACH : ROUTER_LOGITS_NONE,
     };
     p.x_aligned = is_aligned(p.x, p.x_stride, bytes_of(s->in), 16);
     p.w_aligned = is_aligned(p.w, p.w_stride, bytes_of(s->w), 16);
@@ -260,7 +263,7 @@ static router_params params_of(const spec_t *s, const args_t *a)
 static void place_logits(const spec_t *s, router_params *p)
 {
     if (!p->logits) p->logits = (float *)((char *)p->words + clean_bytes(s)), p->logits_stride = pitch_of(s);
-    p->logits_pairs = is_aligned(p->logits, p->logits_stride, 4, 8);
+    p->logits_are = is_aligned(p->logits, p->logits_stride, 4, 8) ? ROUTER_LOGITS_PAIRS : ROUTER_LOGITS_EACH;
 }
 
 static int64_t tiles_of(const spec_t *s, const qn_config *c, int64_t N)
@@ -285,7 +288,17 @@ static void launch_gate(const spec_t *s, const qn_kernel_plan *k, const router_p
     gate.logits_stride = p->logits_stride;
     gate.aligned = is_aligned(p->logits, p->logits_stride, 4, 16) && is_aligned(s->bias ? gate.bias : NULL, 0, 4, 16);
     out->grid[0] = (uint32_t)ceil_div(gate.N, tokens);
-    memcpy(out->params, &gate, sizeof gate);
+    memcpy(out->params + (k->params_bytes == sizeof(gate_block_params) ? offsetof(gate_block_params, p) : 0), &gate,
+           sizeof gate);
+}
+
+static void launch_wide(const spec_t *s, const qn_config *c, const qn_driver *driver, const router_params *p,
+                        qn_launch *out)
+{
+    router_mapped_params *m = (router_mapped_params *)(void *)out->params;
+    m->p = *p;
+    if (!qn_router_make_maps(s, c, driver, p, least_of(p->gate.N, c->value[QN_ROUTER_TOKENS]), &m->x, &m->w))
+        m->p.x_aligned = 0;
 }
 
 static void launch_parts(const spec_t *s, const qn_config *c, const qn_device_limits *limits,
@@ -310,7 +323,7 @@ static void launch_parts(const spec_t *s, const qn_config *c, const qn_device_li
     }
     out->grid[0] = (uint32_t)(kind == PARTS ? ctas : N);
     if (kind == PARTS && c->value[QN_ROUTER_PLAN] == QN_ROUTER_WIDE)
-        qn_router_wide_launch(s, c, limits->driver, p, out);
+        launch_wide(s, c, limits->driver, p, out);
     else
         memcpy(out->params, p, sizeof *p);
 }

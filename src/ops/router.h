@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the files of the family router share: router.c (lists, checks, launch), router_shape.c (what a configuration needs),
-// router_plan.c (configuration to kernels), router_multicast.c (launches by TMA: wide, multicast) and router_choose.c (which
-// configuration serves which sizes).
+// router_plan.c (configuration to kernels), router_multicast.c (that plan's launch), router_maps.c (tensor maps) and
+// router_choose.c (which configuration serves which sizes).
 #ifndef QN_OPS_ROUTER_H
 #define QN_OPS_ROUTER_H
 
 #include "cuda/driver.h"
 #include "ops/family.h"
-#include "router/args.h"
+#include "router/args_mapped.h"
 
 // Plans are numbered for ever: tables of tuning results name them.
 enum {
@@ -33,6 +33,7 @@ enum qn_router_knob {
     QN_ROUTER_CLUSTER_N,
     QN_ROUTER_CLUSTER_E,
     QN_ROUTER_CTAS,
+    QN_ROUTER_GATE_CTAS,
     QN_ROUTER_KNOBS
 };
 extern const qn_knob qn_router_knobs[QN_ROUTER_KNOBS];
@@ -87,9 +88,9 @@ typedef struct qn_router_deal {
 qn_router_deal qn_router_deal_of(const quern_router_spec *s, const qn_config *c, int sm_count, int64_t N);
 void qn_router_multicast_launch(const quern_router_spec *s, const qn_config *c, const qn_device_limits *limits,
                                 const router_params *p, qn_launch *out);
-// A launch of the plan wide: maps; the grid is the caller's.
-void qn_router_wide_launch(const quern_router_spec *s, const qn_config *c, const qn_driver *driver,
-                           const router_params *p, qn_launch *out);
+// Maps of x, in boxes of x_rows, and of w. False: an input that TMA cannot take, or the driver refused.
+bool qn_router_make_maps(const quern_router_spec *s, const qn_config *c, const qn_driver *driver,
+                         const router_params *p, int64_t x_rows, router_map *x, router_map *w);
 
 // ---- small helpers
 

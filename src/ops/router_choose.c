@@ -120,13 +120,13 @@ static bool choose_deep(const spec_t *s, const qn_arch *arch, int64_t N, qn_conf
     return choose_tile(s, arch, &first, experts, QN_COUNT(experts), ceil_div(N, first.value[QN_ROUTER_TOKENS]), best);
 }
 
-// CTAs of a cluster that have all experts between them: one, two or four, since others leave SMs out where a GPC has no
-// multiple of them; as few experts to no purpose as can be.
-static bool choose_columns(const spec_t *s, qn_config *c)
+// CTAs of a cluster that have all experts between them, `fewest` at least: one, two or four, since others leave SMs out where
+// a GPC has no multiple of them; as few experts to no purpose as can be.
+static bool choose_columns(const spec_t *s, int fewest, qn_config *c)
 {
     static const int experts[] = {128, 192, 96, 64, 256, 48, 32}; // the best first
     int64_t least = INT64_MAX;
-    for (int columns = 1; columns <= 4; columns *= 2) {
+    for (int columns = fewest; columns <= 4; columns *= 2) {
         for (size_t i = 0; i < QN_COUNT(experts); i++) {
             int64_t spare = (int64_t)experts[i] * columns - pitch_of(s), cost = spare * 8 + (int64_t)i;
             if (spare < 0 || cost >= least) continue;
@@ -137,17 +137,32 @@ static bool choose_columns(const spec_t *s, qn_config *c)
     return least != INT64_MAX;
 }
 
+// By the most tokens: a tile's tokens, CTAs for its experts, the parts of its logits, the gate and its CTAs an SM. Parts so
+// many that clusters which have runs of blocks from one tile to the next can all be used, if that is shorter than whole tiles a
+// cluster, but no more than the gate has registers for: twice, for up to 256 experts and for more.
+static const struct row {
+    int64_t last;
+    int tokens, columns[2], slices[2], gate, gate_ctas;
+} rows_of_multicast[] = {{128, 64, {1, 4}, {16, 14}, 1, 1}, {256, 64, {1, 4}, {8, 14}, 1, 2},
+                         {512, 64, {1, 1}, {8, 8}, 1, 4},   {1024, 64, {1, 1}, {8, 8}, 2, 1},
+                         {2048, 128, {1, 1}, {8, 8}, 2, 2}, {4096, 128, {1, 1}, {5, 4}, 2, 4},
+                         {8192, 128, {1, 1}, {3, 3}, 3, 4}, {INT64_MAX, 128, {1, 1}, {2, 2}, 4, 8}};
+
 static bool choose_multicast(const spec_t *s, const qn_arch *arch, int64_t N, qn_config *c)
 {
+    const struct row *row = rows_of_multicast;
+    const int many = s->E > 256;
+    while (row->last < N) row++;
     memset(c, 0, sizeof *c);
     c->value[QN_ROUTER_PLAN] = QN_ROUTER_MULTICAST;
     const bool whole = s->logits && N > 4096; // these are the logits then, without a workspace
     c->value[QN_ROUTER_SUMS] = whole ? QN_ROUTER_WHOLE : QN_ROUTER_PARTS;
-    if (!has_deep(s, arch) || !choose_columns(s, c)) return false;
-    c->value[QN_ROUTER_TOKENS] = N <= 512 ? 64 : 128;
+    if (!has_deep(s, arch) || !choose_columns(s, row->columns[many], c)) return false;
+    const int slices = row->slices[many] * (c->value[QN_ROUTER_CLUSTER_E] == 1 ? 2 : 1); // then there are more clusters
+    c->value[QN_ROUTER_TOKENS] = row->tokens;
+    c->value[QN_ROUTER_SLICES] = whole ? 1 : (int)least_of(slices, QN_ROUTER_MOST_SLICES);
+    c->value[QN_ROUTER_GATE] = row->gate, c->value[QN_ROUTER_GATE_CTAS] = whole ? 0 : row->gate_ctas;
     c->value[QN_ROUTER_CLUSTER_N] = 1;
-    c->value[QN_ROUTER_SLICES] = whole ? 1 : N <= 256 ? 16 : N <= 1024 ? 8 : N <= 2048 ? 4 : 2;
-    c->value[QN_ROUTER_GATE] = N <= 512 ? 1 : N <= 4096 ? 2 : N <= 8192 ? 3 : 4;
     c->value[QN_ROUTER_CTAS] = qn_router_cluster(c) <= 2 ? 132 : 120;
     return choose_stages_for(s, arch, 8, false, c);
 }
@@ -210,8 +225,7 @@ void qn_router_choose(const quern_spec *base, const qn_arch *arch, size_t bucket
         if (N > 16 && arch->has_wgmma && choose_wide(s, arch, config)) return;
         if (choose_fragments(s, arch, N, config)) return;
     }
-    const bool measured = N == 512 || N > 2048; // to be better than deep (ANALYSIS.md)
-    if (measured && choose_multicast(s, arch, N, config)) return;
+    if (N > ROUTER_MOST_WHOLE && choose_multicast(s, arch, N, config)) return;
     if (N <= 1024 && has_deep(s, arch) && choose_deep(s, arch, N, config)) return;
     if (N <= 512 && choose_ring(s, arch, N, config)) return;
     choose_whole(s, arch, bucket, config);

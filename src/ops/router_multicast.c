@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// router's plans "wide" and "multicast" (sm_90a): launches with tensor maps, and how multicast's work is dealt. Called by
-// router.c; the kernels are kernel_templates/router/wide.cu and multicast.cu.
-//
-// TMA needs rows at multiples of 16 bytes. Inputs that have others are loaded element by element by the same kernels.
-#include <string.h>
-
+// router's plan "multicast" (sm_90a): what it can do, how its work is dealt, its launch. Called by router.c and
+// router_plan.c; the kernel is kernel_templates/router/multicast.cu.
 #include "ops/router.h"
-#include "router/args_mapped.h"
 
 typedef quern_router_spec spec_t;
 
@@ -60,36 +55,6 @@ qn_router_deal qn_router_deal_of(const spec_t *s, const qn_config *c, int sm_cou
     return deal;
 }
 
-// False: the driver refused.
-static bool encode(const qn_driver *driver, const spec_t *s, const void *base, int64_t stride, int64_t rows,
-                   int box_rows, router_map *map)
-{
-    const cuuint64_t dims[2] = {(cuuint64_t)s->D, (cuuint64_t)rows}, strides[1] = {2 * (cuuint64_t)stride};
-    const cuuint32_t box[2] = {64, (cuuint32_t)box_rows}, steps[2] = {1, 1};
-    CUtensorMapDataType type = s->in == QUERN_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    return driver->cuTensorMapEncodeTiled((CUtensorMap *)(void *)map, type, 2, (void *)(uintptr_t)base, dims, strides,
-                                          box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                          CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                                          CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-}
-
-static bool make_maps(const spec_t *s, const qn_config *c, const qn_driver *driver, const router_params *p,
-                      int64_t x_rows, router_map *x, router_map *w)
-{
-    const int64_t most = (int64_t)1 << 39; // elements of 2 bytes below 2^40 bytes
-    if (!driver || !p->x_aligned || !p->w_aligned || p->x_stride >= most || p->w_stride >= most) return false;
-    return encode(driver, s, p->x, p->x_stride, p->gate.N, (int)x_rows, x) &&
-           encode(driver, s, p->w, p->w_stride, s->E, c->value[QN_ROUTER_EXPERTS], w);
-}
-
-void qn_router_wide_launch(const spec_t *s, const qn_config *c, const qn_driver *driver, const router_params *p,
-                           qn_launch *out)
-{
-    router_mapped_params *m = (router_mapped_params *)(void *)out->params;
-    m->p = *p;
-    if (!make_maps(s, c, driver, p, least_of(p->gate.N, c->value[QN_ROUTER_TOKENS]), &m->x, &m->w)) m->p.x_aligned = 0;
-}
-
 void qn_router_multicast_launch(const spec_t *s, const qn_config *c, const qn_device_limits *limits,
                                 const router_params *p, qn_launch *out)
 {
@@ -99,6 +64,6 @@ void qn_router_multicast_launch(const spec_t *s, const qn_config *c, const qn_de
     m->parts = deal.parts;
     m->tiles_each = (unsigned)(deal.tiles / deal.clusters);
     m->tiles_more = (unsigned)(deal.tiles % deal.clusters);
-    m->mapped = make_maps(s, c, limits->driver, p, c->value[QN_ROUTER_TOKENS], &m->x, &m->w);
+    m->mapped = qn_router_make_maps(s, c, limits->driver, p, c->value[QN_ROUTER_TOKENS], &m->x, &m->w);
     out->grid[0] = (uint32_t)(deal.clusters * qn_router_cluster(c));
 }

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "ops/router.h"
-#include "router/args_mapped.h"
 
 typedef quern_router_spec spec_t;
 
@@ -51,6 +50,16 @@ static quern_status plan_gate(const spec_t *s, const qn_arch *arch, const qn_con
     return QUERN_OK;
 }
 
+// The gate's CTAs begin on SMs in the order in which these become free. So that the first do not take all of them, each has
+// its share at most: by shared memory that is asked for and not used.
+static void share_sms(const qn_arch *arch, int most, qn_kernel_plan *k)
+{
+    const int shared = (int)round_up(arch->shared_sm / (most + 1) - 1024 + 1, 16); // one more does not fit
+    if (most == 0) return;
+    k->dynamic_shared = (int)most_of(k->dynamic_shared, least_of(shared, arch->shared_cta));
+    k->min_ctas = (int)least_of(k->min_ctas, most);
+}
+
 // Of logits in parts, which need registers on their way. With gate=2 (chosen for 513 to 4096 tokens) a whole warp a token, so
 // that all loads are on their way at once; where the gate has no such plan, and else, what the gate chooses.
 static quern_status plan_gate_of_parts(const spec_t *s, const qn_arch *arch, const qn_config *c, qn_kernel_plan *k)
@@ -74,6 +83,7 @@ static quern_status plan_gate_of_parts(const spec_t *s, const qn_arch *arch, con
         QN_TRY(plan_gate(s, arch, c, k));
         k->min_ctas = (int)most_of(k->min_ctas * (parts <= 3 ? 3 : 2) / 4, 1);
     }
+    share_sms(arch, c->value[QN_ROUTER_GATE_CTAS], k);
     set_constant(k, "PARTS", parts);
     set_constant(k, "PART_STRIDE", pitch_of(s));
     return QUERN_OK;

@@ -35,6 +35,26 @@ static void every_combination_of_features_has_a_plan_that_fits_every_architectur
     quern_close(q);
 }
 
+// Those that are multiples of four in groups of two, of which half are kept.
+static void every_number_of_experts_has_a_plan(void **state)
+{
+    (void)state;
+    quern *q = compile_open();
+    size_t planned = 0;
+    for (int64_t E = 1; E <= 1024; E++) {
+        quern_gate_spec spec = QUERN_GATE_SPEC_INIT;
+        const int64_t K = 1 + E * 7 % 32;
+        const bool grouped = E % 4 == 0;
+        spec.in = (quern_dtype)(QUERN_F32 + E % 3), spec.act = (quern_act)(E / 3 % 3), spec.bias = 1;
+        spec.E = E, spec.n_group = grouped ? E / 2 : 1, spec.topk_group = grouped ? E / 4 : 1;
+        spec.K = K <= E / (grouped ? 2 : 1) ? K : E / (grouped ? 2 : 1);
+        if (quern_spec_check(&spec.base) != QUERN_OK) fail_msg("E %d: %s", (int)E, quern_message());
+        compile_check_spec(q, &spec.base, &planned);
+    }
+    print_message("planned %zu combinations of spec and architecture\n", planned);
+    quern_close(q);
+}
+
 static void what_the_family_does_not_do_is_refused_with_the_field_named(void **state)
 {
     (void)state;
@@ -119,6 +139,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_combination_of_features_has_a_plan_that_fits_every_architecture),
+        cmocka_unit_test(every_number_of_experts_has_a_plan),
         cmocka_unit_test(what_the_family_does_not_do_is_refused_with_the_field_named),
         cmocka_unit_test(every_configuration_fits_or_is_refused_with_numbers),
         cmocka_unit_test(a_representative_spec_compiles_for_every_target_without_spills),

@@ -146,7 +146,8 @@ static void more_tokens_are_two_launches(void **state)
     (void)state;
     assert_stages(spec_bf16, "sm_80", 65, 108, "parts gate");
     assert_stages(spec_bf16, "sm_80", 60000, 108, "logits gate-kernel");
-    assert_stages(spec_bf16, "sm_90a", 65, 132, "parts gate");
+    assert_stages(spec_bf16, "sm_90a", 65, 132, "parts gate-kernel");
+    assert_stages(spec_f32, "sm_90a", 65, 132, "parts gate");
     assert_stages(spec_bf16, "sm_90a", 300, 132, "parts gate-kernel");
     assert_stages(spec_bf16, "sm_90a", 60000, 132, "parts gate-kernel");
     assert_stages(spec_f32, "sm_80", 60000, 108, "logits gate-kernel");
@@ -247,9 +248,62 @@ static void the_gate_of_parts_has_a_warp_a_token_up_to_4096(void **state)
         assert_string_equal(gate->template_path, "gate/lanes.cu");
         assert_int_equal(gate->threads, 256);
         assert_int_equal(constant_of(gate, "LANES"), 32);
-        assert_int_equal(constant_of(gate, "PARTS"), 2);
+        assert_int_equal(constant_of(gate, "PARTS"), m.config.value[QN_ROUTER_SLICES]);
         assert_int_equal(constant_of(gate, "PART_STRIDE"), i == 0 ? 384 : 256);
         assert_int_equal(constant_of(gate, "DEPENDENT"), 1);
+    }
+}
+
+// The gate's CTAs begin where products are done: no SM may take more than its share of them, and none may be left for later.
+static void each_SM_has_its_share_of_the_gate_of_parts(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"router D=7168 E=384 K=6 in=bf16 w=bf16 bias=1", spec_bf16};
+    static const int64_t tokens[] = {128, 256, 512, 1024, 2048, 4096, 8192};
+    const qn_arch *arch = compile_arch("sm_90a");
+    for (size_t i = 0; i < QN_COUNT(specs) * QN_COUNT(tokens); i++) {
+        char text[64];
+        qn_launch gate;
+        made m = make(specs[i % 2], "sm_90a", tokens[i / 2]);
+        run(&m, tokens[i / 2], arch->sm_count, text, &gate);
+        int an_sm = arch->shared_sm / (m.plan.stage[1].dynamic_shared + 1024);
+        assert_string_equal(text, "parts gate-kernel");
+        assert_true(an_sm * arch->sm_count >= (int)gate.grid[0]);
+        assert_true((an_sm - 1) * arch->sm_count < (int)gate.grid[0]);
+    }
+}
+
+// What each CTA of the cluster with the most to do does for N tokens: blocks of 64 of D times tokens and experts.
+static int64_t longest_run(const made *m, int sm_count, int64_t N)
+{
+    const quern_router_spec *s = (const quern_router_spec *)(const void *)&m->spec;
+    const int64_t blocks = (s->D + 63) / 64;
+    qn_router_deal deal = qn_router_deal_of(s, &m->config, sm_count, N);
+    int64_t tiles = (deal.tiles + deal.clusters - 1) / deal.clusters;
+    int64_t run = deal.parts.blocks ? (deal.parts.blocks + deal.clusters - 1) / deal.clusters : tiles * blocks;
+    return run * m->config.value[QN_ROUTER_TOKENS] * m->config.value[QN_ROUTER_EXPERTS];
+}
+
+// Plans change at the ends of buckets, and how work is dealt with every tile: nowhere do more tokens make for less work, nor do
+// many leave two fifths of the SMs idle.
+static void more_tokens_are_never_less_work(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"router D=7168 E=384 K=6 in=bf16 w=bf16 bias=1", spec_bf16,
+                                        "router D=2048 E=128 K=8 in=f16 w=f16"};
+    for (size_t i = 0; i < QN_COUNT(specs); i++) {
+        int64_t most = 0;
+        for (int64_t N = 65; N < 20000; N += 31) {
+            made m = make(specs[i], "sm_90a", N);
+            assert_int_equal(m.config.value[QN_ROUTER_PLAN], QN_ROUTER_MULTICAST);
+            int64_t now = longest_run(&m, 132, N);
+            const quern_router_spec *spec = (const quern_router_spec *)(const void *)&m.spec;
+            int64_t all = N * ((spec->D + 63) / 64) * spec->E; // of all CTAs
+            if (N > 512 && 6 * now * 132 > 10 * all)
+                fail_msg("'%s' N %d: %d of %d", specs[i], (int)N, (int)now, (int)(all / 132));
+            if (20 * now < 19 * most) fail_msg("'%s' N %d: %d, before %d", specs[i], (int)N, (int)now, (int)most);
+            most = now > most ? now : most;
+        }
     }
 }
 
@@ -419,6 +473,8 @@ int main(void)
         cmocka_unit_test(multicast_deals_every_block_once),
         cmocka_unit_test(multicast_deals_whole_tiles_evenly),
         cmocka_unit_test(the_gate_of_parts_has_a_warp_a_token_up_to_4096),
+        cmocka_unit_test(each_SM_has_its_share_of_the_gate_of_parts),
+        cmocka_unit_test(more_tokens_are_never_less_work),
         cmocka_unit_test(more_experts_than_threads_have_registers_for_are_two_launches),
         cmocka_unit_test(the_workspace_grows_with_N_and_keeps_the_clean_part_apart),
         cmocka_unit_test(logits_that_are_asked_for_need_no_workspace_of_their_own),
