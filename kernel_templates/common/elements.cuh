@@ -59,6 +59,12 @@ struct F32 {
         return (reaches(__uint_as_float(v.x), bound) ? 1u : 0u) | (reaches(__uint_as_float(v.y), bound) ? 2u : 0u) |
                (reaches(__uint_as_float(v.z), bound) ? 4u : 0u) | (reaches(__uint_as_float(v.w), bound) ? 8u : 0u);
     }
+    static QN_DEVICE u32 reaching(const uint4 &v, float bound) // how many; sums of it are what reaching_count takes
+    {
+        return (reaches(__uint_as_float(v.x), bound) ? 1u : 0u) + (reaches(__uint_as_float(v.y), bound) ? 1u : 0u) +
+               (reaches(__uint_as_float(v.z), bound) ? 1u : 0u) + (reaches(__uint_as_float(v.w), bound) ? 1u : 0u);
+    }
+    static QN_DEVICE u32 reaching_count(u32 sum) { return sum; }
     static QN_DEVICE float packed_minus_infinity() { return __uint_as_float(kPad); }
 };
 
@@ -94,6 +100,14 @@ template <u32 kExponent> struct Half {
         return (bits | bits >> 16) & 0xFFu;
     }
 
+    // How many elements a sum of masks stands for, fewer than 2^16: a mask adds 2^16 - 1 for the low half and takes 2^16
+    // for the high one, so the sum is (low - high) * 2^16 - low.
+    static QN_DEVICE u32 reaching_count(u32 sum)
+    {
+        const u32 low = (0u - sum) & 0xFFFFu;
+        return (2 * low - ((sum + low) >> 16)) & 0xFFFFu;
+    }
+
     static QN_DEVICE void unpack_raw(const uint4 &v, u32 *raw) // [8]
     {
         raw[0] = v.x & 0xFFFFu, raw[1] = v.x >> 16, raw[2] = v.y & 0xFFFFu, raw[3] = v.y >> 16;
@@ -119,6 +133,11 @@ struct BF16 : Half<0x7F80u> {
         return bits_of_masks(not_less_mask_bf16x2(v.x, bound), not_less_mask_bf16x2(v.y, bound),
                              not_less_mask_bf16x2(v.z, bound), not_less_mask_bf16x2(v.w, bound));
     }
+    static QN_DEVICE u32 reaching(const uint4 &v, u32 bound) // a sum of masks; add such sums, then reaching_count
+    {
+        return not_less_mask_bf16x2(v.x, bound) + not_less_mask_bf16x2(v.y, bound) + not_less_mask_bf16x2(v.z, bound) +
+               not_less_mask_bf16x2(v.w, bound);
+    }
     static QN_DEVICE float value_of_packed(u32 m) { return max_or_nan(low(m), high(m)); }
 };
 
@@ -137,6 +156,11 @@ struct F16 : Half<0x7C00u> {
     {
         return bits_of_masks(not_less_mask_f16x2(v.x, bound), not_less_mask_f16x2(v.y, bound),
                              not_less_mask_f16x2(v.z, bound), not_less_mask_f16x2(v.w, bound));
+    }
+    static QN_DEVICE u32 reaching(const uint4 &v, u32 bound) // a sum of masks; add such sums, then reaching_count
+    {
+        return not_less_mask_f16x2(v.x, bound) + not_less_mask_f16x2(v.y, bound) + not_less_mask_f16x2(v.z, bound) +
+               not_less_mask_f16x2(v.w, bound);
     }
     static QN_DEVICE float value_of_packed(u32 m) { return max_or_nan(value(m & 0xFFFFu), value(m >> 16)); }
 };

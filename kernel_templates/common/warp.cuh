@@ -24,6 +24,16 @@ QN_DEVICE u32 warp_min(u32 x)
     return __reduce_min_sync(kFullMask, x);
 }
 
+// x, which is the same in every lane, in a form in which the compiler knows that: it may then lie in a uniform register.
+QN_DEVICE u32 warp_uniform(u32 x)
+{
+    return warp_max(x);
+}
+QN_DEVICE float warp_uniform(float x)
+{
+    return __uint_as_float(warp_max(__float_as_uint(x)));
+}
+
 // Sum over this lane and those below it.
 QN_DEVICE u32 warp_inclusive_sum(u32 x)
 {

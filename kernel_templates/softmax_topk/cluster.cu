@@ -15,12 +15,13 @@
 // Data goes between CTAs as contiguous 16-byte stores that report to an mbarrier of the receiver (st.async), a warp a peer:
 // no fence, no barrier of the cluster but one at the start, which only says that the peers exist. Every CTA waits for all
 // that is sent to it, so none ends too early. Repairs use barriers of the cluster.
+// OWN_BOUND: each CTA bounds its own K first by its own group maxima; nothing has to travel before the lists. For small K.
 // LOOK_AGAIN: only the vectors' maxima stay in registers; the few vectors that reach the threshold are read again.
 // LOCAL_K: entries a thread of the lists that each CTA holds, LOCAL_K * THREADS / CLUSTER from each peer.
 // ANALYSIS.md: bytes, work, why it is exact, measured figures.
 //
 // Prologue, besides problem.cuh's: VECTORS, GROUP (lanes), LOOK_AGAIN, SEARCH (1: one warp searches the threshold; for
-// few maxima), SLOTS, SORTED, BINS (of the exact selection).
+// few maxima), OWN_BOUND, SLOTS, SORTED, BINS (of the exact selection).
 #include "cluster_row.cuh"
 
 // ---- merge
@@ -57,8 +58,8 @@ QN_DEVICE const u64 *list_of(const Shared &s, u32 cta)
     return reinterpret_cast<const u64 *>(s.lists + cta * (kListStride / 2));
 }
 
-constexpr u32 kAtATime = THREADS / CLUSTER; // candidates
-constexpr u32 kUsual = K * 5 / 4 / CLUSTER; // candidates of a CTA
+constexpr u32 kAtATime = THREADS / CLUSTER;                   // candidates
+constexpr u32 kUsual = K * 5 / 4 / (OWN_BOUND ? 1 : CLUSTER); // candidates of a CTA
 constexpr u32 kBatch = kUsual <= kAtATime ? 1 : kUsual <= 2 * kAtATime || CLUSTER == 2 ? 2 : 3;
 
 // larger[b] = how many of list[0 … length), which falls, are larger than mine[b]: searches that run side by side.
@@ -105,8 +106,8 @@ QN_DEVICE void store_merged(const Shared &s, const softmax_topk_params &p, i64 r
     merge_list(s, s.own, count, [&](u32 place, u64 winner) { store_winner(p, row, softmax, place, winner); });
     if (rank != 0 || !(LSE || TOKEN)) return;
     u32 before = 0;
-    if constexpr (TOKEN) before = token_rank(p, row, r, t.before, s.scratch);
-    if (thread_index() == 0) store_once(p, row, softmax, before);
+    if constexpr (TOKEN) before = token_rank(p, row, r, *s.token, t.before, s.scratch);
+    if (thread_index() == 0) store_once(p, row, softmax, s.token, before);
 }
 
 // ---- rows that CTA 0 stores: full lists, a sum over the winners or to be made again
@@ -160,7 +161,11 @@ QN_DEVICE void add_histograms(u32 *histogram)
 QN_DEVICE void exact_together(const softmax_topk_params &p, i64 row, u32 rank, bool full, u32 top)
 {
     const Shared s = shared_pieces();
-    const u32 hint = full ? *s.threshold : 0u;
+    u32 hint = full ? *s.threshold : 0u;
+    if (OWN_BOUND && full) { // any of the thresholds is reached by K elements
+        cluster_sync();
+        hint = warp_max(*cluster_map(s.threshold, lane_index() % CLUSTER));
+    }
     const Row r = row_of(p, row);
     const List list = list_of(s);
     const RowElements part = part_of(r, rank);
@@ -204,8 +209,8 @@ QN_NOINLINE void store_alone(const softmax_topk_params &p, i64 row, float sum, u
 {
     const Shared s = shared_pieces();
     const u64 *winner = winners_in_order(s, exact);
-    if constexpr (TOKEN) before = token_rank(p, row, row_of(p, row), before, s.scratch);
-    store_row(p, row, winner, sum, before, reinterpret_cast<float *>(s.top));
+    if constexpr (TOKEN) before = token_rank(p, row, row_of(p, row), *s.token, before, s.scratch);
+    store_row(p, row, winner, sum, s.token, before, reinterpret_cast<float *>(s.top));
 }
 
 QN_DEVICE void finish_together(const softmax_topk_params &p, i64 row, const Totals &t, u32 rank, float temperature)
@@ -233,15 +238,20 @@ QN_DEVICE void do_row(const softmax_topk_params &p, i64 row, u32 rank)
     cluster_arrive_relaxed(); // this CTA exists and can be sent to
 #pragma unroll
     for (u32 u = 0; u < VECTORS; u++) held.x[u] = mend_held(held.x[u], r, u, rank);
-    TokenBounds token = {0, 0.f, 0.f};
-    if constexpr (TOKEN) token = token_bounds(p, row, r);
+    TokenBounds bounds = {0, 0, 0};
+    if constexpr (TOKEN) {
+        const i32 index = token_index(p, row);
+        const Token token = token_of(r, index, row_load(r, token_vector(r, index)));
+        if (thread_index() == 0) *s.token = token;
+        bounds = token.bounds;
+    }
     clear_words<kBinWords>(s.bins);
     if (thread_index() == 0) *s.vectors = 0, *s.candidates = 0;
-    if constexpr (kEarly == 0) cluster_wait(); // so do the peers
+    if constexpr (kEarly == 0 && !OWN_BOUND) cluster_wait(); // so do the peers
 
-    hold_row(held, rank, temperature, token);
+    hold_row(held, rank, temperature, bounds);
     if constexpr (kNeedsSum && kEarly) correct_sum(held, r, rank, temperature);
-    exchange_maxima(s, held, rank, temperature, token);
+    exchange_maxima(s, held, rank, temperature, bounds);
     uint4 record = make_uint4(0, 0, 0, 0);
     const u32 threshold = find_threshold(s, record, temperature);
     list_vectors(s, held, r, rank, threshold);

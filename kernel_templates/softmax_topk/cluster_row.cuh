@@ -9,14 +9,15 @@
 #include "repairs.cuh"
 #include "token.cuh"
 
-constexpr u32 kMaxima = CLUSTER * THREADS / GROUP;
 constexpr u32 kOwnMaxima = THREADS / GROUP;
-constexpr u32 kListSlots = LOCAL_K * THREADS / CLUSTER; // of one CTA's list
-constexpr u32 kListStride = kListSlots + 2;             // lists begin in different banks
+constexpr u32 kMaxima = OWN_BOUND ? kOwnMaxima : CLUSTER * kOwnMaxima; // that the threshold is found among
+constexpr u32 kListSlots = LOCAL_K * THREADS / CLUSTER;                // of one CTA's list
+constexpr u32 kListStride = kListSlots + 2;                            // lists begin in different banks
 
 static_assert(CLUSTER == 2 || CLUSTER == 4 || CLUSTER == 8 || CLUSTER == 16, "CLUSTER: 2, 4, 8 or 16");
 static_assert(GROUP >= 1 && GROUP <= 32 && kOwnMaxima % 4 == 0, "GROUP: lanes, with at least 4 groups a CTA");
 static_assert(kMaxima >= 2 * K, "GROUP: at least 2K group maxima are needed");
+static_assert(SEARCH || !OWN_BOUND, "OWN_BOUND: one warp searches");
 static_assert(VECTORS >= 1 && VECTORS <= 32, "VECTORS: 1 to 32");
 static_assert((kV + 2 * kPerVector - 2) / kPerVector <= VECTORS * CLUSTER * THREADS, "VECTORS: the row does not fit");
 static_assert(kListSlots % 2 == 0 && kListSlots >= 32, "LOCAL_K: at least 32 list entries a CTA");
@@ -32,7 +33,7 @@ struct Shared {
     u64 *loose;      // [kListSlots], the same before
     uint4 *vector;   // [kListSlots], vectors that reach the threshold
     u32 *number;     // [kListSlots], and which of the row they are
-    u32 *maxima;     // [kMaxima], keys, from every CTA
+    u32 *maxima;     // [kMaxima], keys, from every CTA, or with OWN_BOUND this one's
     u32 *own_maxima; // [kOwnMaxima]
     uint4 *record;   // [CLUSTER]: count, largest key, sum, elements before the token; from every CTA
     u32 *edges;      // [2 * kWarps]
@@ -49,6 +50,7 @@ struct Shared {
     u32 *count;      // [kWarps]
     u32 *word;       // [kListWords]
     Binning *binning;
+    Token *token;
     float *parts; // [CLUSTER], of a sum made again
 };
 
@@ -77,13 +79,14 @@ QN_DEVICE Shared shared_pieces()
     QN_SHARED_ARRAY(u32, word, kListWords);
     QN_SHARED_ARRAY(u32, single, 4);
     QN_SHARED(Binning, binning);
+    QN_SHARED(Token, token);
     QN_SHARED_ARRAY(float, parts, CLUSTER);
     return Shared{lists,
                   reinterpret_cast<u64 *>(own),
                   loose,
                   vector,
                   number,
-                  reinterpret_cast<u32 *>(maxima),
+                  reinterpret_cast<u32 *>(OWN_BOUND ? own_maxima : maxima),
                   reinterpret_cast<u32 *>(own_maxima),
                   record,
                   edges,
@@ -100,11 +103,12 @@ QN_DEVICE Shared shared_pieces()
                   count,
                   word,
                   &binning,
+                  &token,
                   parts};
 }
 constexpr u32 kSharedBytes = CLUSTER * (kListStride * 8 + 16 + 4) + kListSlots * (16 + 8 + 8 + 4) +
                              (kMaxima + kOwnMaxima) * 4 + (kSorted + kArrivals) * 8 +
-                             (kBinWords + 7 * kWarps + kListWords + 4) * 4 + (u32)sizeof(Binning);
+                             (kBinWords + 7 * kWarps + kListWords + 4) * 4 + (u32)sizeof(Binning) + (u32)sizeof(Token);
 static_assert(kSharedBytes <= SHARED_BYTES, "SHARED_BYTES is less than the pieces need");
 
 // ---- load
@@ -116,7 +120,7 @@ struct Held {
     Packed top; // of all of them
     float sum;  // relative to the offset of `exponent`
     Exponent exponent;
-    u32 before; // elements before the token
+    u32 before; // sum of token_count; then of the warp, a number of elements
 };
 
 constexpr u32 kStep = CLUSTER * THREADS; // vectors that the cluster loads at a time
@@ -154,13 +158,6 @@ QN_DEVICE float vector_sum(const uint4 &x, const Exponent &exponent)
     return even + odd;
 }
 
-QN_DEVICE u32 vector_before(const uint4 &x, u32 v, const TokenBounds &token)
-{
-    float y[kPerVector];
-    Element::unpack(x, y);
-    return token_count(token, v, y);
-}
-
 // Vectors whose exponentials are added as they arrive, while later ones are on their way. Those of the others are added
 // while the maxima travel.
 constexpr u32 kEarly = LOOK_AGAIN ? VECTORS : VECTORS > 4 ? VECTORS - 2 : 0;
@@ -176,7 +173,7 @@ QN_DEVICE void hold_row(Held &h, u32 rank, float temperature, const TokenBounds 
         if (u >= kEarly) continue;
         if (u == 0) h.exponent = exponent_near(Element::value_of_packed(h.top), temperature);
         if constexpr (kNeedsSum) h.sum += vector_sum(h.x[u], h.exponent);
-        if constexpr (TOKEN) h.before += vector_before(h.x[u], held_vector(u, rank), token);
+        if constexpr (TOKEN) h.before += token_count(token, held_vector(u, rank), h.x[u]);
     }
 }
 
@@ -201,9 +198,9 @@ QN_DEVICE float sum_of_warp(Held &h, u32 top, u32 rank, float temperature, const
 #pragma unroll
     for (u32 u = kEarly; u < VECTORS; u++) {
         if constexpr (kNeedsSum) h.sum += vector_sum(h.x[u], whole);
-        if constexpr (TOKEN) h.before += vector_before(h.x[u], held_vector(u, rank), token);
+        if constexpr (TOKEN) h.before += token_count(token, held_vector(u, rank), h.x[u]);
     }
-    if constexpr (TOKEN) h.before = warp_sum(h.before);
+    if constexpr (TOKEN) h.before = warp_sum(Element::reaching_count(h.before));
     return kNeedsSum ? warp_sum(h.sum) : 0.f;
 }
 
@@ -214,7 +211,7 @@ QN_DEVICE void expect_all(const Shared &s)
 {
     for (u32 i = 0; i < kArrivals; i++) mbarrier_init(s.here + i, 1);
     fence_mbarrier_init();
-    mbarrier_arrive_expect_tx(s.here + kMaximaHere, kMaxima * 4);
+    if constexpr (!OWN_BOUND) mbarrier_arrive_expect_tx(s.here + kMaximaHere, kMaxima * 4);
     mbarrier_arrive_expect_tx(s.here + kRecordsHere, CLUSTER * 16);
 }
 
@@ -226,7 +223,7 @@ QN_DEVICE void wait_for(const Shared &s, u32 what)
 
 // ---- maxima
 
-// Group maxima to all CTAs; the warp's largest key, its sum and its count before the token to shared memory.
+// Group maxima to all CTAs that want them; the warp's largest key, its sum and its count before the token to shared memory.
 QN_DEVICE void exchange_maxima(const Shared &s, Held &h, u32 rank, float temperature, const TokenBounds &token)
 {
     u32 key = Element::key_of_packed(h.top);
@@ -234,10 +231,12 @@ QN_DEVICE void exchange_maxima(const Shared &s, Held &h, u32 rank, float tempera
 #pragma unroll
     for (u32 lanes = 1; lanes < GROUP; lanes *= 2) key = max(key, __shfl_xor_sync(kFullMask, key, lanes));
     if (thread_index() % GROUP == 0) s.own_maxima[thread_index() / GROUP] = key;
-    __syncthreads();
-    if constexpr (kEarly > 0) cluster_wait(); // the peers exist; exponentials did not have to wait for them
-    cluster_send<CLUSTER>(reinterpret_cast<uint4 *>(s.maxima + rank * kOwnMaxima),
-                          reinterpret_cast<const uint4 *>(s.own_maxima), kOwnMaxima / 4, s.here + kMaximaHere);
+    if constexpr (!OWN_BOUND) {
+        __syncthreads();
+        if constexpr (kEarly > 0) cluster_wait(); // the peers exist; exponentials did not have to wait for them
+        cluster_send<CLUSTER>(reinterpret_cast<uint4 *>(s.maxima + rank * kOwnMaxima),
+                              reinterpret_cast<const uint4 *>(s.own_maxima), kOwnMaxima / 4, s.here + kMaximaHere);
+    }
     const float sum = sum_of_warp(h, top, rank, temperature, token);
     if (lane_index() == 0) s.top[warp_index()] = top, s.sums[warp_index()] = sum, s.before[warp_index()] = h.before;
 }
@@ -263,7 +262,7 @@ QN_DEVICE u32 threshold_by_search(const u32 *maxima)
     u32 key[kEach], low = Element::kKeyNaN, high = 0;
 #pragma unroll
     for (u32 i = 0; i < kEach; i++) {
-        key[i] = maxima[i * kWarp + lane_index()];
+        key[i] = kMaxima % kWarp == 0 || lane_index() < kMaxima ? maxima[i * kWarp + lane_index()] : 0;
         low = min(low, key[i]), high = max(high, key[i]);
     }
     low = warp_min(low), high = warp_max(high); // K reach low; fewer than K reach high + 1
@@ -335,7 +334,7 @@ QN_DEVICE void threshold_by_bins(const Shared &s, uint4 &record, float temperatu
 QN_DEVICE u32 find_threshold(const Shared &s, uint4 &record, float temperature)
 {
     if constexpr (SEARCH) __syncthreads(); // the warps' sums
-    wait_for(s, kMaximaHere);
+    if constexpr (!OWN_BOUND) wait_for(s, kMaximaHere);
     if constexpr (SEARCH) {
         if (warp_index() == 0) {
             const u32 threshold = threshold_by_search(s.maxima);
@@ -399,8 +398,8 @@ QN_DEVICE void list_elements(const Shared &s, const Row &r, u32 threshold)
 // s.loose in order into s.own: four lanes count for one candidate.
 QN_DEVICE void sort_own(const Shared &s, u32 count)
 {
-    for (u32 i0 = 0; i0 < count; i0 += THREADS / 4) {
-        const u32 i = i0 + thread_index() / 4;
+    for (u32 i0 = warp_index() * (kWarp / 4); i0 < count; i0 += THREADS / 4) { // the same for a warp
+        const u32 i = i0 + lane_index() / 4;
         const u64 mine = i < count ? s.loose[i] : 0;
         u32 rank = 0;
 #pragma unroll 4
@@ -416,6 +415,7 @@ QN_DEVICE u32 send_list(const Shared &s, uint4 record, u32 rank)
 {
     const bool full = *s.vectors > kListSlots || *s.candidates > kListSlots;
     const u32 count = full ? 0 : *s.candidates;
+    if constexpr (OWN_BOUND) cluster_wait(); // the peers exist
     if (warp_index() == 1 && lane_index() < CLUSTER) {
         record.x = full ? (u32)kFull : count;
         st_async(s.record + rank, record, s.here + kRecordsHere, lane_index());

@@ -64,8 +64,8 @@ QN_DEVICE void collect_element(const Cut &cut, u32 key, u32 index, uint4 *list, 
         list[atomicAdd(count, 1u)] = make_uint4(~index, key, 0u, 0u);
 }
 
-// Loads in flight a thread. 16-bit types unpack to twice the registers; a cluster's parts are short.
-constexpr u32 kExactBatch = CLUSTER > 1 ? 1 : sizeof(Raw) == 4 ? 4 : 2;
+// Loads in flight a thread. 16-bit types unpack to twice the registers, 1024 threads have few; a cluster's parts are short.
+constexpr u32 kExactBatch = CLUSTER > 1 ? 1 : sizeof(Raw) == 4 && THREADS < 1024 ? 4 : 2;
 
 // ---- vectors [begin, end) of a row. Most vectors are passed over by their maximum; f32 compares serve for keys.
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "exact.cuh"
+#include "token.cuh"
 
 constexpr u32 kSlots = SLOTS; // entries of the list
 constexpr u32 kWarpSlots = kSlots / kWarps;
@@ -230,26 +231,24 @@ QN_DEVICE float winners_sum(const u64 *winner, float max, float temperature, flo
 }
 
 // What a row has once, by the thread that calls it: log-sum-exp, the token.
-QN_DEVICE void store_once(const softmax_topk_params &p, i64 row, const Softmax &whole, u32 before)
+QN_DEVICE void store_once(const softmax_topk_params &p, i64 row, const Softmax &whole, const Token *token, u32 before)
 {
     if constexpr (LSE) p.lse[row] = softmax_lse(whole);
     if constexpr (TOKEN) {
-        const i32 token = p.token[row];
-        const bool exists = token >= 0 && token < V;
+        const bool exists = token_exists(token->index);
         p.token_rank[row] = exists ? (i32)before : -1;
-        p.token_value[row] =
-            exists ? softmax_log_probability(whole, Element::value(row_raw(p, row, (u32)token))) : not_a_number();
+        p.token_value[row] = exists ? softmax_log_probability(whole, Element::value(token->raw)) : not_a_number();
     }
 }
 
 // All of a row's outputs, from its winners in order; sum is over all V, before: how many elements are before the token.
-QN_DEVICE void store_row(const softmax_topk_params &p, i64 row, const u64 *winner, float sum, u32 before,
-                         float *scratch)
+QN_DEVICE void store_row(const softmax_topk_params &p, i64 row, const u64 *winner, float sum, const Token *token,
+                         u32 before, float *scratch)
 {
     const float max = key_value(candidate_key(winner[0])), temperature = row_temperature(p, row);
     const Softmax whole = softmax_of(max, temperature, sum);
     Softmax kept = whole;
     if constexpr (kTopkNorm) kept = softmax_of(max, temperature, winners_sum(winner, max, temperature, scratch));
     for (u32 rank = thread_index(); rank < kK; rank += THREADS) store_winner(p, row, kept, rank, winner[rank]);
-    if (thread_index() == 0) store_once(p, row, whole, before);
+    if (thread_index() == 0) store_once(p, row, whole, token, before);
 }

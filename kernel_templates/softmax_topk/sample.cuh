@@ -31,6 +31,22 @@ QN_DEVICE u32 sample_vector(u32 i, u32 begin, u32 vectors)
     return begin + piece * (vectors / (SAMPLE * THREADS / kPiece)) + thread_index() % kPiece;
 }
 
+struct Sample {
+    uint4 x[SAMPLE]; // of this thread
+};
+
+// Asks for the sample; the vectors are [begin, end) of the row. sample_threshold waits for it.
+QN_DEVICE Sample sample_fetch(const Row &row, u32 begin, u32 end)
+{
+    Sample s;
+#pragma unroll
+    for (u32 i = 0; i < SAMPLE; i++) {
+        const u32 v = sample_vector(i, begin, end - begin);
+        s.x[i] = v < end ? row_fetch(row, v) : row_pad();
+    }
+    return s;
+}
+
 // A key that at least 2 * RANK of the sampled maxima reach, as high as is easily had: the smallest of group maxima.
 QN_DEVICE u32 sample_floor(const u32 *keys, u32 mine, u32 vectors)
 {
@@ -70,18 +86,14 @@ QN_DEVICE u32 sample_cut(u32 begin, u32 vectors, u32 larger, u32 tied)
 }
 
 // bins: at least kKeyBinWords words; edges: 2 * kWarps words; found: kFoundWords words. All `words` bins are 0 afterwards.
-// The vectors are [begin, end) of the row. The same in every thread.
-template <u32 kWords>
-QN_DEVICE Threshold sample_threshold(const Row &row, u32 begin, u32 end, u32 *bins, u32 *edges, u32 *found)
+// The same in every thread. Warp 1 calls meanwhile() while warp 0 searches; a barrier follows.
+template <u32 kWords, class Meanwhile>
+QN_DEVICE Threshold sample_threshold(Sample &sample, const Row &row, u32 begin, u32 end, u32 *bins, u32 *edges,
+                                     u32 *found, Meanwhile meanwhile)
 {
     const u32 vectors = end - begin;
-    uint4 x[SAMPLE];
+    uint4(&x)[SAMPLE] = sample.x;
     u32 keys[SAMPLE], mine = 0; // 0 is no element's key
-#pragma unroll
-    for (u32 i = 0; i < SAMPLE; i++) {
-        const u32 v = sample_vector(i, begin, vectors);
-        x[i] = v < end ? row_fetch(row, v) : row_pad();
-    }
 #pragma unroll
     for (u32 i = 0; i < SAMPLE; i++) {
         const u32 v = sample_vector(i, begin, vectors);
@@ -98,14 +110,21 @@ QN_DEVICE Threshold sample_threshold(const Row &row, u32 begin, u32 end, u32 *bi
     if (lane_index() == 0) edges[warp_index()] = top, edges[kWarps + warp_index()] = bottom;
     __syncthreads();
     const u32 largest = warp_max(edges[lane_index() % kWarps]);
-    if constexpr (RANK == 0) return Threshold{0, 0, end, 0, largest};
+    if constexpr (RANK == 0) {
+        if (warp_index() == 1) meanwhile();
+        __syncthreads();
+        return Threshold{0, 0, end, 0, largest};
+    }
     const u32 smallest = max(1u, warp_min(edges[kWarps + lane_index() % kWarps]));
     const u32 shift = key_bin_shift(largest - smallest);
 #pragma unroll
     for (u32 i = 0; i < SAMPLE; i++)
         if (keys[i] >= smallest) atomicAdd(&bins[key_bin_word((largest - keys[i]) >> shift)], 1u);
     __syncthreads();
-    if (warp_index() == 0) sample_search(bins, found);
+    if (warp_index() == 0)
+        sample_search(bins, found);
+    else if (warp_index() == 1)
+        meanwhile();
     __syncthreads();
     const u32 bin = found[kFoundBin], count = found[kFoundCount];
     const u32 spare = found[kFoundSpare] ? min(largest - 1, key_bin_far_edge(found[kFoundSpare] - 1, shift)) : largest;

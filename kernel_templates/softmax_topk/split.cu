@@ -164,18 +164,26 @@ QN_DEVICE Result merge(const Shared &s, const softmax_topk_params &p, i64 row)
     return t;
 }
 
+QN_DEVICE void keep_token(const Shared &s, const softmax_topk_params &p, i64 row, const Row &r)
+{
+    const i32 index = token_index(p, row);
+    if (thread_index() == 0) *s.token = token_of(r, index, row_load(r, token_vector(r, index)));
+    __syncthreads();
+}
+
 QN_NOINLINE void finish_share(const softmax_topk_params &p, i64 row, u32 number)
 {
     const Shared s = shared_pieces();
     const Share share = share_of(p, row, number);
+    if (TOKEN && share.begin == share.end) keep_token(s, p, row, share.row); // else do_share has
     Result result = result_of(s, p, row, share);
     if (shares_of(p) > 1) {
         if (!publish(s, p, row, number, result)) return;
         result = merge(s, p, row);
     }
     u32 before = result.before;
-    if constexpr (TOKEN) before = token_rank(p, row, share.row, before, s.list.scratch);
-    store_row(p, row, result.winner, result.sum, before, reinterpret_cast<float *>(s.tail));
+    if constexpr (TOKEN) before = token_rank(p, row, share.row, *s.token, before, s.list.scratch);
+    store_row(p, row, result.winner, result.sum, s.token, before, reinterpret_cast<float *>(s.tail));
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ softmax_topk_params p)

@@ -28,8 +28,8 @@ QN_NOINLINE void finish_row(const softmax_topk_params &p, i64 row)
     const u64 *winner = winners_of_share(s, kK);
     const float sum = sum_of_share(s, p, row, share, key_value(candidate_key(winner[0])));
     u32 before = before_of_share(s);
-    if constexpr (TOKEN) before = token_rank(p, row, share.row, before, s.list.scratch);
-    store_row(p, row, winner, sum, before, reinterpret_cast<float *>(s.tail));
+    if constexpr (TOKEN) before = token_rank(p, row, share.row, *s.token, before, s.list.scratch);
+    store_row(p, row, winner, sum, s.token, before, reinterpret_cast<float *>(s.tail));
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ softmax_topk_params p)

@@ -42,6 +42,7 @@ struct Shared {
     u32 *before;    // [kWarps], elements before the token
     float *sums;    // [kWarps]
     Threshold *threshold;
+    Token *token;
 };
 
 QN_DEVICE Shared shared_pieces()
@@ -61,6 +62,7 @@ QN_DEVICE Shared shared_pieces()
     QN_SHARED_ARRAY(u32, found, kFoundWords);
     QN_SHARED(Threshold, threshold);
     QN_SHARED(Binning, binning);
+    QN_SHARED(Token, token);
     QN_SHARED_ARRAY(Number, vector, kSlots);
     return Shared{{slot, count, sorted, bins, scratch, word, &binning},
                   vector,
@@ -70,11 +72,12 @@ QN_DEVICE Shared shared_pieces()
                   top,
                   before,
                   sums,
-                  &threshold};
+                  &threshold,
+                  &token};
 }
 constexpr u32 kSharedBytes = kSlots * (16 + (u32)sizeof(Number)) + kSorted * 8 +
                              (kBinWords + 8 * kWarps + kListWords + kFoundWords) * 4 + (u32)sizeof(Threshold) +
-                             (u32)sizeof(Binning);
+                             (u32)sizeof(Binning) + (u32)sizeof(Token);
 static_assert(kSharedBytes <= SHARED_BYTES, "SHARED_BYTES is less than the pieces need");
 
 // ---- stream
@@ -106,7 +109,7 @@ struct Stream {
     LongSum sum;
     Packed max;
     u32 count;  // entries of the warp's list; goes on beyond its end
-    u32 before; // elements before the token, as token_count counts them
+    u32 before; // sum of token_count
 };
 
 // Pushes the vectors that reach the bound into the warp's list.
@@ -140,7 +143,7 @@ QN_DEVICE void stream_vector(const WarpList &list, Packed bound, bool inside, co
         for (u32 q = 0; q < kPerVector; q += 2)
             sum.even += weight(y[q], exponent), sum.odd += weight(y[q + 1], exponent);
     }
-    if constexpr (TOKEN) stream.before += inside ? token_count(token, v, y) : 0u;
+    if constexpr (TOKEN) stream.before += inside ? token_count(token, v, x) : 0u;
     if constexpr (RANK > 0) push(list, bound, inside, x, v, stream);
 }
 
@@ -152,9 +155,9 @@ QN_DEVICE void end_tile(const TileSum &sum, Stream &stream)
         stream.sum.sum += sum.even + sum.odd;
 }
 
-// A tile that needs care: the row's ends, the share's end or the cut may lie in it.
-QN_DEVICE void stream_tile(const WarpList &list, const Share &share, u32 base, const Filter &filter,
-                           const Exponent &exponent, const TokenBounds &token, Stream &stream)
+// A tile that needs care: the row's ends, the share's end or the cut may lie in it. Returns where the next one begins.
+QN_DEVICE u32 stream_tile(const WarpList &list, const Share &share, u32 base, const Filter &filter,
+                          const Exponent &exponent, const TokenBounds &token, Stream &stream)
 {
     uint4 x[UNROLL];
 #pragma unroll
@@ -175,6 +178,7 @@ QN_DEVICE void stream_tile(const WarpList &list, const Share &share, u32 base, c
                       stream);
     }
     end_tile(sum, stream);
+    return base + kTile;
 }
 
 // Whether a vector's successor is asked for before the work on it (more registers move, more loads are in flight) or
@@ -182,8 +186,9 @@ QN_DEVICE void stream_tile(const WarpList &list, const Share &share, u32 base, c
 constexpr bool kAskFirst = MIN_CTAS <= 2;
 
 // Tiles from base on that need none. A vector's successor is loaded while other vectors of the tile are worked on.
-QN_DEVICE void stream_tiles(const WarpList &list, const Row &row, u32 base, u32 tiles, Packed bound,
-                            const Exponent &exponent, const TokenBounds &token, Stream &stream)
+// Returns where the next tile begins.
+QN_DEVICE u32 stream_tiles(const WarpList &list, const Row &row, u32 base, u32 tiles, Packed bound,
+                           const Exponent &exponent, const TokenBounds &token, Stream &stream)
 {
     u32 v = base + thread_index();
     const uint4 *vector = row.vectors + v;
@@ -203,41 +208,43 @@ QN_DEVICE void stream_tiles(const WarpList &list, const Row &row, u32 base, u32 
         }
         end_tile(sum, stream);
     }
+    return v - thread_index();
 }
 
 // All tiles of the share: runs of those that need no care, and single ones that do.
 QN_DEVICE void stream_run(const WarpList &list, const Share &share, const Filter &filter, const Exponent &exponent,
                           const TokenBounds &token, Stream &stream)
 {
-    const u32 cut = warp_max(filter.cut); // the maximum: so that the compiler knows it as one number for the warp
     const u32 inner = min(share.end, row_whole_end(share.row));
     const u32 cut_begin = share.row.lead + share.row.shift; // not 0: vector 0 is not whole
     for (u32 base = share.begin; base < share.end;) {
-        const bool early = base <= cut;
-        const u32 until = early ? min(inner, cut + 1) : inner; // up to here one bound serves
+        const bool early = base <= filter.cut;
+        const u32 until = early ? min(inner, filter.cut + 1) : inner; // up to here one bound serves
         const u32 tiles = (base || !cut_begin) && base < until ? (until - base) / kTile : 0;
-        if (tiles)
-            stream_tiles(list, share.row, base, tiles, early ? filter.low : filter.high, exponent, token, stream);
-        else
-            stream_tile(list, share, base, filter, exponent, token, stream);
-        base += tiles ? tiles * kTile : kTile;
+        base = tiles ? stream_tiles(list, share.row, base, tiles, early ? filter.low : filter.high, exponent, token,
+                                    stream)
+                     : stream_tile(list, share, base, filter, exponent, token, stream);
     }
 }
 
 // Leaves each warp's sum, largest pushed key and counts in shared memory.
-QN_DEVICE void stream_share(const Shared &s, const softmax_topk_params &p, i64 row, const Share &share,
-                            const Threshold &t)
+QN_DEVICE void stream_share(const Shared &s, const Share &share, const Threshold &t, float temperature,
+                            const TokenBounds &token)
 {
-    const Exponent exponent = exponent_near(key_value(t.max), row_temperature(p, row));
-    const Filter filter = filter_of(t);
-    TokenBounds token = {0, 0.f, 0.f};
-    if constexpr (TOKEN) token = token_bounds(p, row, share.row);
-    const u32 first = warp_max(warp_index()) * kWarpSlots; // the maximum: so that it lies in a uniform register
+    Filter filter = filter_of(t);
+    Exponent exponent = exponent_near(key_value(t.max), temperature);
+    filter.cut = warp_uniform(filter.cut);
+    if constexpr (TOKEN) { // registers would spill
+        filter.low = warp_uniform(filter.low), filter.high = warp_uniform(filter.high);
+        exponent.scale = warp_uniform(exponent.scale);
+    }
+    const u32 first = warp_uniform(warp_index()) * kWarpSlots;
     const WarpList list = {s.list.slot + first, s.vector + first, lane_mask_below()};
     Stream stream = {{0.f, 0.f}, Element::packed_minus_infinity(), 0, 0};
     stream_run(list, share, filter, exponent, token, stream);
     const float sum = warp_sum(long_sum(stream.sum));
-    const u32 top = warp_max(Element::key_of_packed(stream.max)), before = TOKEN ? warp_sum(stream.before) : 0;
+    const u32 top = warp_max(Element::key_of_packed(stream.max)),
+              before = TOKEN ? warp_sum(Element::reaching_count(stream.before)) : 0;
     if (lane_index() != 0) return;
     s.sums[warp_index()] = sum;
     s.top[warp_index()] = top;
@@ -361,9 +368,18 @@ QN_DEVICE u32 before_of_share(const Shared &s)
 // Threshold, stream, candidates; what winners_of_share, sum_of_share and before_of_share need is then in shared memory.
 QN_DEVICE void do_share(const Shared &s, const softmax_topk_params &p, i64 row, const Share &share, u32 need)
 {
-    const Threshold t = sample_threshold<kBinWords>(share.row, share.begin, share.end, s.list.bins, s.edges, s.found);
+    const float temperature = row_temperature(p, row); // this and the token are asked for early, to be here in time
+    const i32 index = token_index(p, row);
+    Sample sample = sample_fetch(share.row, share.begin, share.end);
+    const u32 vector = token_vector(share.row, index);
+    const uint4 own = TOKEN && warp_index() == 1 ? row_load(share.row, vector) : row_pad();
+    const Threshold t =
+        sample_threshold<kBinWords>(sample, share.row, share.begin, share.end, s.list.bins, s.edges, s.found, [&] {
+            if (TOKEN && lane_index() == 0) *s.token = token_of(share.row, index, own);
+        });
     if (thread_index() == 0) *s.threshold = t;
-    stream_share(s, p, row, share, t);
+    const TokenBounds bounds = TOKEN ? token_bounds(*s.token) : TokenBounds{0, 0, 0};
+    stream_share(s, share, t, temperature, bounds);
     __syncthreads();
     select_share(share, need);
 }

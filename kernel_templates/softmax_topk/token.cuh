@@ -1,61 +1,90 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rank of a given token: how many elements come before it. It is counted in the stream with one f32 compare an
-// element: larger ones everywhere, equal ones too in the vectors before the token's own. Its own vector's equal elements
-// are added at the end. A token that is NaN has no f32 compare; its rank is counted again, with keys.
+// The rank of a given token: how many elements come before it. It is counted in the stream with the filter's compares:
+// in the vectors before the token's own those that reach its key, in others those that reach the next key. Equal ones in
+// its own vector, which is read ahead, are added at the end. +inf and NaN have no next number: the rank of such a token
+// is counted again, with keys.
 #pragma once
 
 #include "exact.cuh"
 
 struct TokenBounds {
-    u32 vector;    // the token's own
-    float earlier; // in vectors before it, elements that are not <= this come first: the number next below the token's
-    float later;   // in others, those that are not <= this: the token's own value
+    u32 vector;     // the token's own
+    Packed earlier; // in vectors before it, what reaches this comes first: the token's own value
+    Packed later;   // in others: the next number
 };
 
-// The f32 next below x; NaN for -inf, which everything is above.
-QN_DEVICE float next_below(float x)
-{
-    const u32 key = F32::key(__float_as_uint(x));
-    return __uint_as_float(F32::raw_of_key(key == F32::kKeyZero ? key - 2 : key - 1));
-}
+// What a CTA keeps of the token in shared memory.
+struct Token {
+    i32 index; // as it was given; perhaps no token of the row
+    u32 raw;   // its logit
+    u32 equal; // elements of its own vector that equal it and come before it
+    TokenBounds bounds;
+};
 
 QN_DEVICE bool token_exists(i32 token)
 {
     return token >= 0 && token < V;
 }
 
-QN_DEVICE TokenBounds token_bounds(const softmax_topk_params &p, i64 row, const Row &r)
+QN_DEVICE i32 token_index(const softmax_topk_params &p, i64 row)
 {
-    const i32 token = p.token[row];
-    if (!token_exists(token)) return TokenBounds{0, infinity(), infinity()};
-    const float x = Element::value(row_raw(p, row, (u32)token));
-    return TokenBounds{((u32)token + r.lead) / kPerVector, next_below(x), x};
+    return TOKEN ? p.token[row] : -1;
 }
 
-// Elements of vector v that come before the token, but for equal ones in its own vector.
-QN_DEVICE u32 token_count(const TokenBounds &t, u32 v, const float *x) // [kPerVector]
+// The vector that holds the token; the row's first if there is no such token.
+QN_DEVICE u32 token_vector(const Row &r, i32 index)
 {
-    const float bound = v < t.vector ? t.earlier : t.later;
-    u32 count = 0;
-#pragma unroll
-    for (u32 q = 0; q < kPerVector; q++) count += !(x[q] <= bound);
-    return count;
+    return token_exists(index) ? ((u32)index + r.lead) / kPerVector : 0;
+}
+
+QN_DEVICE u32 token_place(const Row &r, i32 index)
+{
+    return token_exists(index) ? ((u32)index + r.lead) % kPerVector : 0;
+}
+
+// Its logit; own: its vector.
+QN_DEVICE u32 token_raw(const Row &r, i32 index, const uint4 &own)
+{
+    const u32 place = token_place(r, index), at = place * (u32)sizeof(Raw) / 4;
+    const u32 word = at & 2u ? at & 1u ? own.w : own.z : at & 1u ? own.y : own.x;
+    return sizeof(Raw) == 4 ? word : word >> (place % 2 * 16) & 0xFFFFu;
+}
+
+QN_DEVICE Token token_of(const Row &r, i32 index, const uint4 &own)
+{
+    const u32 raw = token_raw(r, index, own), key = min(Element::key(raw), Element::kKeyInfinity);
+    const u32 reach = Element::which_reach(own, Element::bound(key));
+    const u32 above = Element::which_reach(own, Element::bound(key + 1));
+    const u32 earlier = inside_row(r, token_vector(r, index)) & ((1u << token_place(r, index)) - 1u);
+    return Token{index, raw, (u32)__popc(reach & ~above & earlier),
+                 TokenBounds{token_vector(r, index), Element::bound(key), Element::bound(key + 1)}};
+}
+
+QN_DEVICE TokenBounds token_bounds(const Token &t)
+{
+    return TokenBounds{warp_uniform(t.bounds.vector), warp_uniform(t.bounds.earlier), warp_uniform(t.bounds.later)};
+}
+
+// Elements of vector v that come before the token, but for equal ones in its own vector; summed as Element::reaching is.
+QN_DEVICE u32 token_count(const TokenBounds &t, u32 v, const uint4 &x)
+{
+    return Element::reaching(x, v < t.vector ? t.earlier : t.later);
 }
 
 // The rank, from the sum of token_count over the row's vectors. Every thread of the CTA calls it; it may hold a barrier.
-QN_DEVICE u32 token_rank(const softmax_topk_params &p, i64 row, const Row &r, u32 counted, u32 *scratch)
+QN_DEVICE u32 token_rank(const softmax_topk_params &p, i64 row, const Row &r, const Token &t, u32 counted, u32 *scratch)
 {
-    const i32 token = p.token[row];
-    if (!token_exists(token)) return 0;
-    const u32 index = (u32)token, key = Element::key(row_raw(p, row, index));
-    if (key == Element::kKeyNaN) {
+    const u32 key = Element::key(t.raw), index = (u32)t.index;
+    if (!token_exists(t.index)) return 0;
+    if (QN_UNLIKELY(key >= Element::kKeyInfinity)) {
         u32 before = 0;
-        for (u32 i = thread_index(); i < index; i += THREADS) before += Element::key(row_raw(p, row, i)) == key;
+        for (u32 i = thread_index(); i < kV; i += THREADS) {
+            const u32 other = Element::key(row_raw(p, row, i));
+            before += other > key || (other == key && i < index);
+        }
         return block_sum(before, scratch);
     }
-    const u32 vector = (index + r.lead) / kPerVector, first = vector * kPerVector;
-    for (u32 i = first > r.lead ? first - r.lead : 0; i < index; i++)
-        counted += Element::key(row_raw(p, row, i)) == key;
-    if (key == Element::kKeyMinusInfinity && vector > 0) counted -= r.lead; // what lies before the row counted as -inf
-    return counted;
+    counted += t.equal;
+    // what lies before the row counted as -inf
+    return key == Element::kKeyMinusInfinity && token_vector(r, t.index) > 0 ? counted - r.lead : counted;
 }

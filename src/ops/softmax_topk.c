@@ -159,8 +159,9 @@ static const qn_name plan_names[] = {
     {"stream", PLAN_STREAM}, {"cluster", PLAN_CLUSTER}, {"split", PLAN_SPLIT}, {NULL, 0}};
 enum { KEEP_VECTORS = 1, KEEP_MAXIMA };
 static const qn_name keep_names[] = {{"vectors", KEEP_VECTORS}, {"maxima", KEEP_MAXIMA}, {NULL, 0}};
-enum { BY_BINS = 1, BY_BISECTION };
-static const qn_name threshold_names[] = {{"bins", BY_BINS}, {"bisection", BY_BISECTION}, {NULL, 0}};
+enum { BY_BINS = 1, BY_BISECTION, BY_OWN_MAXIMA };
+static const qn_name threshold_names[] = {
+    {"bins", BY_BINS}, {"bisection", BY_BISECTION}, {"own", BY_OWN_MAXIMA}, {NULL, 0}};
 
 enum knob { PLAN, BLOCK, CTAS, LOCAL_K, UNROLL, CLUSTER, GROUP, KEEP, THRESHOLD, SHARES, KNOBS };
 static const qn_knob knobs[] = {
@@ -178,10 +179,10 @@ static const qn_knob knobs[] = {
               keep_names,
               "cluster: what stays in registers; of maxima, a few vectors are read again"},
     [THRESHOLD] = {"threshold",
-                   {BY_BINS, BY_BISECTION},
-                   2,
+                   {BY_BINS, BY_BISECTION, BY_OWN_MAXIMA},
+                   3,
                    threshold_names,
-                   "cluster: how the threshold is found; bisection is for few maxima"},
+                   "cluster: how it is found; bisection is for few maxima; own: each CTA bisects its own"},
     [SHARES] = {"shares", {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128}, 13, NULL, "split: CTAs a row"},
 };
 
@@ -268,7 +269,7 @@ static stream_numbers stream_of(const spec_t *s, const qn_config *c)
     n.sorted = (int)((s->K + s->K / 4 + 256 + 1) / 2 * 2);
     n.bins = s->K <= 512 ? 1024 : 2048;
     int bin_words = n.bins > 1056 ? n.bins : 1056, number = most_vectors(s) <= 65536 ? 2 : 4;
-    n.shared_bytes = n.slots * (16 + number) + n.sorted * 8 + (bin_words + 8 * warps + 4 + 6) * 4 + 20 + 16;
+    n.shared_bytes = n.slots * (16 + number) + n.sorted * 8 + (bin_words + 8 * warps + 4 + 6) * 4 + 20 + 16 + 24;
     return n;
 }
 
@@ -424,13 +425,13 @@ static cluster_numbers cluster_of(const spec_t *s, const qn_config *c)
     cluster_numbers n;
     int block = c->value[BLOCK], ctas = c->value[CLUSTER], warps = block / 32;
     n.vectors = ceil_div(most_vectors(s), (int64_t)block * ctas);
-    n.maxima = ctas * block / c->value[GROUP];
+    n.maxima = (c->value[THRESHOLD] == BY_OWN_MAXIMA ? 1 : ctas) * block / c->value[GROUP];
     n.list = c->value[LOCAL_K] * block / ctas;
     n.slots = ctas * (n.list + 2) / 2 / warps * warps;
     n.sorted = (int)((s->K + s->K / 4 + 256 + 1) / 2 * 2);
     n.bins = 1024;
     n.shared_bytes = ctas * ((n.list + 2) * 8 + 16 + 4) + n.list * 36 + (n.maxima + block / c->value[GROUP]) * 4 +
-                     (n.sorted + 3) * 8 + (1056 + 7 * warps + 4 + 4) * 4 + 16;
+                     (n.sorted + 3) * 8 + (1056 + 7 * warps + 4 + 4) * 4 + 16 + 24;
     return n;
 }
 
@@ -457,9 +458,9 @@ static quern_status plan_cluster(const spec_t *s, const qn_arch *arch, const qn_
                        c->value[CLUSTER], c->value[BLOCK], c->value[GROUP], n.maxima, (long long)s->K,
                        (long long)(2 * s->K));
     }
-    if (c->value[THRESHOLD] == BY_BISECTION && n.maxima > 1024) {
-        return qn_fail(QUERN_NO_PLAN, "plan=cluster threshold=bisection: %d group maxima, at most 1024; raise group",
-                       n.maxima);
+    if (c->value[THRESHOLD] != BY_BINS && n.maxima > 1024) {
+        return qn_fail(QUERN_NO_PLAN, "plan=cluster threshold=%s: %d group maxima, at most 1024; raise group",
+                       word_of(threshold_names, c->value[THRESHOLD]), n.maxima);
     }
     if (n.vectors > 32 || cluster_registers(s, arch, &n, c) > registers) {
         return qn_fail(QUERN_NO_PLAN,
@@ -477,7 +478,8 @@ static quern_status plan_cluster(const spec_t *s, const qn_arch *arch, const qn_
     qn_plan_constant(k, "VECTORS", n.vectors);
     qn_plan_constant(k, "GROUP", c->value[GROUP]);
     qn_plan_constant(k, "LOOK_AGAIN", c->value[KEEP] == KEEP_MAXIMA);
-    qn_plan_constant(k, "SEARCH", c->value[THRESHOLD] == BY_BISECTION);
+    qn_plan_constant(k, "SEARCH", c->value[THRESHOLD] != BY_BINS);
+    qn_plan_constant(k, "OWN_BOUND", c->value[THRESHOLD] == BY_OWN_MAXIMA);
     add_list_constants(k, n.slots, n.sorted, n.bins);
     return QUERN_OK;
 }
@@ -502,7 +504,9 @@ static bool choose_cluster(const spec_t *s, const qn_arch *arch, int64_t rows, q
     while (cluster > 2 && fewest_vectors(s) <= cluster / 2 * block) cluster /= 2;
     if (arch->max_cluster < 2 || fewest_vectors(s) <= block || (s->K > 256 && cluster < 8))
         return false; // few CTAs sort long lists
-    int64_t wanted = s->K <= 50 ? 256 : s->K <= 256 ? 1024 : 4 * power_above(s->K);
+
+    const bool own = s->K <= 8; // so few that each CTA may order K elements of its own
+    int64_t wanted = own ? 64 * cluster : s->K <= 50 ? 256 : s->K <= 256 ? 1024 : 4 * power_above(s->K);
     int64_t group = cluster * block / power_above(wanted), list = 4 * power_above(s->K) / cluster;
     if (list < 128) list = 128;
     int64_t local_k = list * cluster / block;
@@ -512,7 +516,7 @@ static bool choose_cluster(const spec_t *s, const qn_arch *arch, int64_t rows, q
     c->value[LOCAL_K] = choice_at_least(LOCAL_K, local_k < 1 ? 1 : (int)local_k);
     c->value[CLUSTER] = cluster;
     c->value[GROUP] = group < 1 ? 1 : group > 32 ? 32 : (int)group;
-    c->value[THRESHOLD] = s->K <= 50 ? BY_BISECTION : BY_BINS;
+    c->value[THRESHOLD] = own ? BY_OWN_MAXIMA : s->K <= 50 ? BY_BISECTION : BY_BINS;
     c->value[KEEP] = KEEP_VECTORS;
     cluster_numbers n = cluster_of(s, c);
     if (cluster_registers(s, arch, &n, c) > arch->registers_sm / (block * c->value[CTAS])) c->value[KEEP] = KEEP_MAXIMA;
@@ -562,15 +566,15 @@ static int block_for(const spec_t *s, int most)
 
 static quern_status plan(const quern_spec *base, const qn_arch *arch, const qn_config *config, qn_plan *out);
 
-// Vectors a thread has in flight. In rows after rows, 8 where registers suffice: the CTAs of an SM that stream then read for
-// the one that samples or finishes. In one wave less, so that work begins early; 2 where a thread's share is short.
-// ANALYSIS.md has times.
+// Vectors a thread has in flight, fewer where registers would spill. In rows after rows, 8: the CTAs of an SM that stream
+// then read for the one that samples or finishes. In one wave less, so that work begins early; 2 where a thread's share is
+// short. ANALYSIS.md has times.
 static int stream_unroll(const spec_t *s, const qn_arch *arch, size_t bucket, const qn_config *c)
 {
     const int each = fewest_streamed(s, c) / c->value[BLOCK];
-    const bool spills = s->token && (s->in != QUERN_BF16 || s->K > 256);
+    const bool spills = s->token && s->in == QUERN_F32 && s->K > 256;
     if (bucket_first(bucket) > 4 * (int64_t)arch->sm_count) return each >= 24 && !spills ? 8 : 4;
-    return each < 24 ? 2 : 4;
+    return each < 24 || spills ? 2 : 4;
 }
 
 // A CTA a row: the whole SM for it while there are SMs enough, two an SM while that is one wave, small ones for more rows.

@@ -39,11 +39,8 @@ const qn_tune_row qn_tuned_built_in[] = {
     {{"NVIDIA H200", 90, 132, 233472, 62914560, 13}, "0.1.0-1", "sm_90a", "softmax_topk V=128256 K=50 in=bf16", "rows 5..14", "rows=8", "plan=cluster block=512 ctas=1 local_k=2 cluster=8 group=16 keep=vectors threshold=bisection", "best", "", 5566.451578370987, 55.22562611487558, 1796044942},
     {{"NVIDIA H200", 90, 132, 233472, 62914560, 13}, "0.1.0-1", "sm_90a", "softmax_topk V=128256 K=50 in=bf16", "rows 529…", "rows=4096", "plan=stream block=256 ctas=4 local_k=6 unroll=8", "best", "", 259565.19842147827, 6107.187271118164, 1796044952},
     {{"NVIDIA H200", 90, 132, 233472, 62914560, 13}, "0.1.0-1", "sm_90a", "softmax_topk V=128256 K=50 in=bf16", "rows 63..66", "rows=64", "plan=cluster block=1024 ctas=1 local_k=1 cluster=2 group=8 keep=maxima threshold=bisection", "best", "", 11579.333494106928, 170.66672444343567, 1796044945},
-    {{"NVIDIA H200", 90, 132, 233472, 62914560, 13}, "0.1.0-1", "sm_90a", "softmax_topk V=128256 K=8 in=bf16", "rows 1..4", "rows=1", "plan=cluster block=512 ctas=1 local_k=4 cluster=16 group=32 keep=vectors threshold=bisection", "best", "", 4180.7576740832055, 17.792532740203093, 1796044919},
     {{"NVIDIA H200", 90, 132, 233472, 62914560, 13}, "0.1.0-1", "sm_90a", "softmax_topk V=128256 K=8 in=bf16", "rows 265..528", "rows=512", "plan=stream block=256 ctas=4 local_k=4 unroll=4", "best", "", 36220.00068426132, 497.6004362106323, 1796044931},
-    {{"NVIDIA H200", 90, 132, 233472, 62914560, 13}, "0.1.0-1", "sm_90a", "softmax_topk V=128256 K=8 in=bf16", "rows 5..14", "rows=8", "plan=cluster block=512 ctas=1 local_k=2 cluster=8 group=16 keep=vectors threshold=bisection", "best", "", 5334.451674453674, 52.644841132625686, 1796044923},
     {{"NVIDIA H200", 90, 132, 233472, 62914560, 13}, "0.1.0-1", "sm_90a", "softmax_topk V=128256 K=8 in=bf16", "rows 529…", "rows=4096", "plan=stream block=256 ctas=4 local_k=4 unroll=8", "best", "", 256626.3973712921, 21435.189247131348, 1796044936},
-    {{"NVIDIA H200", 90, 132, 233472, 62914560, 13}, "0.1.0-1", "sm_90a", "softmax_topk V=128256 K=8 in=bf16", "rows 63..66", "rows=64", "plan=cluster block=1024 ctas=1 local_k=1 cluster=2 group=8 keep=maxima threshold=bisection", "best", "", 10782.666504383087, 140.0001347064972, 1796044928},
     {{0}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, // the end, not counted
 };
 // clang-format on

@@ -123,6 +123,7 @@ static const base bases[] = {
     {"m1", MODEL_GPU | HOSTILE_QUICK, 4099, 256, QUERN_BF16, 4, {.lse = 1, .token = 1}},
     {"m2", MODEL_GPU, 515, 515, QUERN_F16, 4, {.value = QUERN_VALUE_LOGPROB, .norm = QUERN_NORM_TOPK, .token = 1}},
     {"m3", MODEL_GPU, 20011, 1024, QUERN_F32, 2, {.lse = 1}},
+    {"m4", MODEL_GPU, 8200, 5, QUERN_BF16, 3, {.lse = 1, .token = 1}},
     {"g0", HOSTILE_GPU | HOSTILE_QUICK, 50257, 256, QUERN_BF16, 5, {.lse = 1, .token = 1}},
     {"g1",
      HOSTILE_GPU,
