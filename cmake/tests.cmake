@@ -13,7 +13,7 @@ file(GLOB QUERN_MODEL_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tool
 file(GLOB QUERN_SUBJECT_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tools/quern/tune_*.c)
 list(FILTER QUERN_SUBJECT_SOURCES EXCLUDE REGEX "tune_(jobs|run|compare|table|plot)\\.c$")
 add_library(quern_test_support STATIC ${QUERN_SUPPORT_SOURCES} ${CMAKE_CURRENT_SOURCE_DIR}/tools/quern/npy.c
-  ${CMAKE_CURRENT_SOURCE_DIR}/tools/quern/device.c ${QUERN_MODEL_SOURCES} ${QUERN_SUBJECT_SOURCES})
+  ${CMAKE_CURRENT_SOURCE_DIR}/tools/quern/device.c ${CMAKE_CURRENT_SOURCE_DIR}/tools/quern/indexer_draw.c ${QUERN_MODEL_SOURCES} ${QUERN_SUBJECT_SOURCES})
 set_target_properties(quern_test_support PROPERTIES C_STANDARD 11)
 target_link_libraries(quern_test_support PUBLIC quern_internal ${QUERN_CMOCKA_LIBRARY})
 target_include_directories(quern_test_support PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/tests

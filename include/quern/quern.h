@@ -741,7 +741,8 @@ QUERN_API quern_status quern_unpack(quern_indexer_layout layout, const void *val
  *           + softcap · 2^-21) of the exact one, so that large products that cancel cost digits; lse is within
  *           1e-5 + 2 ulp + M(e), out within u · max(M(|v|), M(|v - out|)) + 2 M(e · |v|) + 2 |out| M(e) and half an ulp,
  *           u = 2^-8 for bf16 and 2^-11 for f16, where Σ|v| · 2^-24 / Σe^(score - largest) comes on top (subnormal P).
- *           `quern run --expect` knows the outputs only: for large scores or values give it a --tolerance.
+ *           `quern run --expect` knows the outputs only. For lse it takes the magnitudes of a score's products to add up to 4
+ *           times the score at most; where more cancels, and for large values of v, give it a --tolerance.
  *
  * Any strides of batch, sequence and head (so also [B, H, S, d]), any base aligned to its element; multiples of 16 bytes
  * are read faster. No query: success, nothing launched. */

@@ -157,7 +157,7 @@ void show(void *p, size_t bytes);
 
 // Memory that a thread's accesses are ordered for: threads of its CTA, of its cluster, of the device.
 enum Scope { SCOPE_CTA, SCOPE_CLUSTER, SCOPE_DEVICE, SCOPES };
-enum Order { RELAXED = 0, ACQUIRE = 1, RELEASE = 2, ACQ_REL = 3 };
+enum Order { RELAXED = 0, ACQUIRE = 1, RELEASE = 2 }; // bits: both is acq_rel
 // One atomic operation on a word; returns what it was. Other lanes may run before it, none in the middle.
 u32 atomic(AtomicOp op, u32 *p, u32 value, u32 compare, Order order, Place at);
 void relaxed_load(void *to, const void *from, size_t bytes, Place at);  // ld.relaxed.gpu of 4, 8 or 16 bytes; polls
@@ -175,10 +175,8 @@ void mbarrier_inval(void *bar, Place at);
 u64 mbarrier_arrive(void *bar, u32 count, u32 expect_tx, bool drop,
                     Place at); // expect-tx first; returns the state before
 void mbarrier_expect_tx(void *bar, u32 bytes, Place at);
-void mbarrier_complete_tx(void *bar, u32 bytes, Place at); // by an instruction of the kernel (st.async has its own)
 bool mbarrier_test_parity(void *bar, u32 parity, bool may_block, Place at); // try_wait blocks, and may fail by seed
 bool mbarrier_test_state(void *bar, u64 state, bool may_block, Place at);
-u32 mbarrier_pending(u64 state);
 
 // ---- asynchronous operations: copies, tensor-core operations, their completion
 

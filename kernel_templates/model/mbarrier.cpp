@@ -142,13 +142,6 @@ static void complete_tx(Mbarrier &m, u32 bytes, Place at)
     complete_if_due(m);
 }
 
-void mbarrier_complete_tx(void *bar, u32 bytes, Place at)
-{
-    Mbarrier &m = named(bar, false, at);
-    release_into(current()->warp, m.gathering);
-    complete_tx(m, bytes, at);
-}
-
 void mbarrier_signal(void *bar, u32 arrivals, u32 bytes, Place at)
 {
     Cta *owner = shared_cta(bar);
@@ -209,11 +202,6 @@ bool mbarrier_test_state(void *bar, u64 state, bool may_block, Place at)
         fail(at, "the state is of phase %llu, the mbarrier is in phase %llu", (unsigned long long)phase,
              (unsigned long long)now);
     return test(bar, phase, may_block, at);
-}
-
-u32 mbarrier_pending(u64 state)
-{
-    return (u32)state;
 }
 
 } // namespace qm

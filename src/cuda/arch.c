@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "base/nearest.h"
 #include "base/text.h"
 
 enum { KIB = 1024, REGISTERS = 65536 };
@@ -42,15 +43,20 @@ const qn_arch *qn_arch_list(size_t *count)
 quern_status qn_arch_find(const char *name, const qn_arch **arch)
 {
     qn_text known = QN_TEXT_INIT;
+    qn_nearest nearest;
 
     for (size_t i = 0; name && i < QN_COUNT(archs); i++) {
         if (strcmp(archs[i].name, name)) continue;
         *arch = &archs[i];
         return QUERN_OK;
     }
-    for (size_t i = 0; i < QN_COUNT(archs); i++) qn_text_putf(&known, "%s%s", i ? ", " : "", archs[i].name);
-    quern_status status = qn_fail(QUERN_UNKNOWN_ARCH, "architecture '%s' is not known; the known ones are %s",
-                                  name ? name : "", qn_text_string(&known));
+    qn_nearest_init(&nearest, name, name ? strlen(name) : 0);
+    for (size_t i = 0; i < QN_COUNT(archs); i++) {
+        qn_text_putf(&known, "%s%s", i ? ", " : "", archs[i].name);
+        qn_nearest_offer(&nearest, archs[i].name);
+    }
+    quern_status status = qn_fail(QUERN_UNKNOWN_ARCH, "architecture '%s' is not known%s; the known ones are %s",
+                                  name ? name : "", qn_nearest_hint(&nearest), qn_text_string(&known));
     qn_text_fini(&known);
     return status;
 }

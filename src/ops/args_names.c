@@ -3,6 +3,7 @@
 // allocation but in a message.
 #include <string.h>
 
+#include "base/nearest.h"
 #include "ops/family.h"
 
 typedef struct slot {
@@ -52,18 +53,26 @@ static bool find_slot(const qn_family *family, const char *name, slot *found)
 static quern_status unknown_argument(const qn_family *family, const char *name)
 {
     qn_text known = QN_TEXT_INIT;
+    qn_nearest nearest;
 
-    for (size_t i = 0; i < family->size_count; i++) qn_text_putf(&known, "%s, ", family->sizes[i].name);
+    qn_nearest_init(&nearest, name, strlen(name));
+    for (size_t i = 0; i < family->size_count; i++) {
+        qn_text_putf(&known, "%s, ", family->sizes[i].name);
+        qn_nearest_offer(&nearest, family->sizes[i].name);
+    }
     for (size_t i = 0; i < family->tensor_count; i++) {
         const qn_tensor *tensor = &family->tensors[i];
         qn_text_putf(&known, "%s, ", tensor->name);
+        qn_nearest_offer(&nearest, tensor->name);
         for (size_t axis = 0; tensor->axes[axis] && tensor->axes[axis + 1]; axis++) {
             qn_text_putf(&known, "%s_stride_%s, ", tensor->name, qn_stride_axis(tensor, axis));
         }
     }
     qn_text_puts(&known, "workspace, workspace_bytes");
-    qn_fail(QUERN_UNKNOWN_ARGUMENT, "%s has no argument '%.64s'; it has %s", family->name, name,
-            qn_text_string(&known));
+    qn_nearest_offer(&nearest, "workspace");
+    qn_nearest_offer(&nearest, "workspace_bytes");
+    qn_fail(QUERN_UNKNOWN_ARGUMENT, "%s has no argument '%.64s'%s; it has %s", family->name, name,
+            qn_nearest_hint(&nearest), qn_text_string(&known));
     qn_text_fini(&known);
     return QUERN_UNKNOWN_ARGUMENT;
 }

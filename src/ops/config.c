@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "ops/field.h"
 
 bool qn_knob_has(const qn_knob *knob, int64_t value)
@@ -34,16 +35,20 @@ void qn_config_write(const qn_family *family, const qn_config *config, qn_text *
 static quern_status bad_choice(const qn_knob *knob, const char *value)
 {
     qn_text allowed = QN_TEXT_INIT;
+    qn_nearest nearest;
 
+    qn_nearest_init(&nearest, value, strlen(value));
     for (size_t i = 0; i < knob->choice_count; i++) {
         const char *word = qn_name_of(knob->names, knob->choices[i]);
         qn_text_puts(&allowed, i ? ", " : "");
+        if (word) qn_nearest_offer(&nearest, word);
         if (word)
             qn_text_puts(&allowed, word);
         else
             qn_text_putf(&allowed, "%d", knob->choices[i]);
     }
-    qn_fail(QUERN_BAD_VALUE, "%s = '%.64s': allowed are %s", knob->name, value, qn_text_string(&allowed));
+    qn_fail(QUERN_BAD_VALUE, "%s = '%.64s'%s: allowed are %s", knob->name, value, qn_nearest_hint(&nearest),
+            qn_text_string(&allowed));
     qn_text_fini(&allowed);
     return QUERN_BAD_VALUE;
 }
@@ -51,9 +56,15 @@ static quern_status bad_choice(const qn_knob *knob, const char *value)
 static quern_status unknown_knob(const qn_family *family, const char *name)
 {
     qn_text known = QN_TEXT_INIT;
+    qn_nearest nearest;
 
-    for (size_t i = 0; i < family->knob_count; i++) qn_text_putf(&known, "%s%s", i ? ", " : "", family->knobs[i].name);
-    qn_fail(QUERN_UNKNOWN_FIELD, "%s has no knob '%.64s'; it has %s", family->name, name, qn_text_string(&known));
+    qn_nearest_init(&nearest, name, strlen(name));
+    for (size_t i = 0; i < family->knob_count; i++) {
+        qn_text_putf(&known, "%s%s", i ? ", " : "", family->knobs[i].name);
+        qn_nearest_offer(&nearest, family->knobs[i].name);
+    }
+    qn_fail(QUERN_UNKNOWN_FIELD, "%s has no knob '%.64s'%s; it has %s", family->name, name, qn_nearest_hint(&nearest),
+            qn_text_string(&known));
     qn_text_fini(&known);
     return QUERN_UNKNOWN_FIELD;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "ops/field.h"
 
 static bool is_blank(char c)
@@ -18,7 +19,9 @@ static bool is_blank(char c)
 static quern_status bad_value(const qn_field *field, const char *value)
 {
     qn_text allowed = QN_TEXT_INIT;
+    qn_nearest nearest;
 
+    qn_nearest_init(&nearest, value, strlen(value));
     switch (field->type) {
     case QN_INT:
         qn_text_putf(&allowed, "a decimal integer, %lld … %lld", (long long)field->min, (long long)field->max);
@@ -28,12 +31,14 @@ static quern_status bad_value(const qn_field *field, const char *value)
         break;
     case QN_ENUM:
         qn_names_write(field->names, &allowed);
+        for (const qn_name *at = field->names; at && at->name; at++) qn_nearest_offer(&nearest, at->name);
         break;
     case QN_REAL:
         qn_text_puts(&allowed, field->allowed ? field->allowed : "a finite decimal number");
         break;
     }
-    qn_fail(QUERN_BAD_VALUE, "%s = '%.64s': allowed: %s", field->name, value, qn_text_string(&allowed));
+    qn_fail(QUERN_BAD_VALUE, "%s = '%.64s'%s: allowed: %s", field->name, value, qn_nearest_hint(&nearest),
+            qn_text_string(&allowed));
     qn_text_fini(&allowed);
     return QUERN_BAD_VALUE;
 }
@@ -41,10 +46,15 @@ static quern_status bad_value(const qn_field *field, const char *value)
 static quern_status unknown_field(const qn_family *family, const char *name)
 {
     qn_text known = QN_TEXT_INIT;
+    qn_nearest nearest;
 
-    for (size_t i = 0; i < family->field_count; i++)
+    qn_nearest_init(&nearest, name, strlen(name));
+    for (size_t i = 0; i < family->field_count; i++) {
         qn_text_putf(&known, "%s%s", i ? ", " : "", family->fields[i].name);
-    qn_fail(QUERN_UNKNOWN_FIELD, "there is no field '%.64s'; the fields are %s", name, qn_text_string(&known));
+        qn_nearest_offer(&nearest, family->fields[i].name);
+    }
+    qn_fail(QUERN_UNKNOWN_FIELD, "there is no field '%.64s'%s; the fields are %s", name, qn_nearest_hint(&nearest),
+            qn_text_string(&known));
     qn_text_fini(&known);
     return QUERN_UNKNOWN_FIELD;
 }

@@ -60,11 +60,15 @@ double qn_tolerance_gate(const quern_spec *spec, const qn_tensor *tensor, double
 }
 
 // The rounding of P costs at most half an ulp of its type times the mean of |v|, which the outputs don't tell: that of
-// ordinary values, up to 4, is taken.
+// ordinary values, up to 4, is taken. A score costs what its products do: their sum of magnitudes is taken as CANCELLED
+// times the largest score, which lse is near where it is large.
+enum { CANCELLED = 4 };
+
 double qn_tolerance_attention(const quern_spec *spec, const qn_tensor *tensor, double want)
 {
     const quern_attention_spec *s = (const quern_attention_spec *)spec;
     double unit = s->in == QUERN_F16 ? 0x1p-11 : 0x1p-8;
-    if (!strcmp(tensor->name, "lse")) return 2e-5 + 4 * ulp(want);
+    const double score = (CANCELLED * ((double)s->d / 16 + 4) + 2) * 0x1p-23;
+    if (!strcmp(tensor->name, "lse")) return fmax(2e-5, score * fabs(want)) + 4 * ulp(want);
     return unit * (4 + fabs(want));
 }

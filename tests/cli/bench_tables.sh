@@ -36,7 +36,10 @@ cat >report_local_k_random.json <<'JSON'
 {"rows": 4096, "K": 50, "repairs": 12, "quern": {"us_median": 900.0, "plan": "plan=stream block=256 local_k=2"}},
 {"rows": 4096, "K": 1024, "repairs": 0, "quern": {"us_median": 330.0, "plan": "plan=stream block=512 local_k=4"}}]}
 JSON
-for name in machine_gate gate router local_k_random; do marked "$name"; done >routing.md
+sed 's/"N": 1,/"shape": "2 × 16 on 16 heads, 64 × 64", "tflop_per_s": 630.2, "tb_per_s": 0.2,/; s/"N": [0-9]*,/"shape": "decode",\
+"tflop_per_s": 1.0, "tb_per_s": 3.9,/' report_gate.json >report_attention.json
+sed 's/"N": \([0-9]*\),/"sequences": \1, "length": 8192, "queries": 1, "gb_per_s": 900.0,/' report_gate.json >report_indexer.json
+for name in machine_gate gate router attention indexer local_k_random; do marked "$name"; done >routing.md
 t tables --report report.json routing.md
 cat routing.md
 t tables --check --report nowhere.json routing.md
@@ -62,3 +65,14 @@ t tables --check --report whole.json short.md
 sed 's/"driver": "/"driver": "9/' more.json >other.json
 t merge none.json half.json other.json
 t merge none.json
+# A part without peers comes first; the peers are those of the one that has some, and have one version.
+sed 's/"N": 512/"N": 9/; s/"peers": {"peers".*/"bench": "gate",/; s/^"rows"/"rows"/; s/"date": "/"date": "3/' report_gate.json |
+    awk '/"bench": "gate",/ { print; print "\"rows\": ["; next } { print }' >own.json
+sed 's/{"quern"/{"bench": "gate", "quern"/; s/2.11.0/2.12.0/' report_gate.json >later.json
+sed 's/{"quern"/{"bench": "gate", "quern"/' report_gate.json >gate.json
+t merge report_gate.json own.json gate.json
+t tables --report report.json routing.md
+head -n 3 routing.md
+t merge none.json own.json gate.json later.json
+sed 's/"gate"/"gates"/' gate.json >unknown.json
+t merge none.json unknown.json

@@ -7,6 +7,12 @@ printf 'id\ttext (JSON string)\n0\t"a"\n1\t" the"\n4\t"\\n"\n' >tokens.tsv
 t quern run "$spec" logits=logits.npy values=values.npy indices=indices.npy --device cpu --show 2 --top 2 --tokens tokens.tsv
 integers indices.npy
 
+# Values that are no numbers are shown as what they are.
+npy nan.npy '<u2' False '(2, 4)' '\200\077\300\177\000\100\000\000\200\377\200\377\200\377\200\377'
+t quern run 'softmax_topk V=4 K=2 in=bf16 value=logit' logits=nan.npy --device cpu --show 2
+t quern run 'softmax_topk V=4 K=2 in=bf16' logits=nan.npy --device cpu --show 1 --top 1 --json >"$TMPDIR/shown"
+grep '"values"' "$TMPDIR/shown"
+
 # lse, temperature, token and their outputs come with their files.
 npy temperature.npy '<f4' False '(2,)' '\000\000\000\100\000\000\000\077'
 npy token.npy '<i4' False '(2,)' '\002\000\000\000\007\000\000\000'

@@ -31,15 +31,27 @@ done
 export PKG_CONFIG_PATH=$prefix/lib/x/pkgconfig
 [ "$(pkg-config --libs quern | grep -o -- '-lquern' | wc -l)" = 1 ] || fail "-lquern is not there exactly once"
 cd "$work"
-{ # README's first lines of C, as they stand
+block() { awk -v wanted="$1" '/^```/ {if (inside) inside = 0; else inside = /^```c$/ && ++count == wanted; next} inside' "$root/README.md"; }
+{ # README's lines of C, as they stand: the library in short, and a decode step's route in fifteen lines
   echo '#include <quern/quern.h>'
   echo 'void readme(const void *, float *, int *, struct CUstream_st *);'
   echo 'void readme(const void *logits, float *values, int *indices, struct CUstream_st *stream)'
   echo '{'
-  awk '/^```/ {if (inside) exit; inside = /^```c$/; next} inside' "$root/README.md"
+  block 1
+  echo '}'
+  echo 'int fail(const char *);'
+  echo 'void *device_memory(size_t);'
+  echo 'int route(quern *, int64_t, const void *, const void *, const float *, float *, int *, struct CUstream_st *);'
+  echo 'int route(quern *q, int64_t tokens, const void *hidden, const void *router_weights, const float *bias, float *weights,'
+  echo '          int *ids, struct CUstream_st *stream)'
+  echo '{'
+  block 2
+  echo 'return 0;'
   echo '}'
 } >readme.c
-grep -q quern_softmax_topk readme.c || fail "README's first block of C is not the one that is tried"
+grep -q quern_softmax_topk <<<"$(block 1)" || fail "README's first block of C is not the one that is tried"
+grep -q quern_router_args <<<"$(block 2)" || fail "README's second block of C is not the one that is tried"
+[ "$(grep -c . <<<"$(block 2)")" -le 15 ] || fail "README's route of a decode step has more than fifteen lines"
 eval cc -std=c11 "${strict[@]}" -c -o readme.o readme.c "$(pkg-config --cflags quern)" || fail "README's C does not compile"
 eval cc -std=c11 "${strict[@]}" -o a_c "'$here/uses.c'" "$(pkg-config --cflags --libs quern)"
 eval c++ -std=c++17 "${strict[@]}" -o a_cxx "'$here/uses.cpp'" "$(pkg-config --cflags --libs quern)"

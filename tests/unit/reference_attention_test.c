@@ -133,6 +133,49 @@ static void the_judge_finds_planted_errors(void **state)
     qn_text_fini(&report);
 }
 
+// ---- the tolerance of lse: one key, so that lse is the score
+
+// f32 sums of products whose magnitudes add up to about `excess` times their sum.
+static void one_score(int d, float size, float excess, float *f32, double *f64)
+{
+    *f32 = 0, *f64 = 0;
+    for (int i = 0; i < d; i++) {
+        float sign = (float)i < (float)d * (excess - 1) / (2 * excess) ? -1.0f : 1.0f;
+        float spread = ldexpf(1, i * 5 % 13 - 6); // so that f32 has to round
+        float q = sign * size * spread * (1 + (float)(i * 37 % 41) / 64), k = size * (1 + (float)(i * 29 % 31) / 64);
+        q = qn_bf16_to_f32(bf16(q)), k = qn_bf16_to_f32(bf16(k));
+        *f32 += q * k;
+        *f64 += (double)q * k;
+    }
+}
+
+static void the_tolerance_of_lse_grows_with_the_scores(void **state)
+{
+    (void)state;
+    quern_any_spec spec;
+    const qn_tensor *lse = NULL;
+    int beyond_four_ulp = 0;
+    for (size_t i = 0; i < qn_family_attention.tensor_count; i++)
+        if (!strcmp(qn_family_attention.tensors[i].name, "lse")) lse = &qn_family_attention.tensors[i];
+    assert_non_null(lse);
+    for (int d = 64; d <= 512; d *= 2) {
+        char text[64];
+        snprintf(text, sizeof text, "attention d=%d lse=1", d);
+        assert_int_equal(quern_spec_parse(text, &spec), QUERN_OK);
+        for (float size = 0.25f; size < 1e4f; size *= 3) {
+            float f32;
+            double f64;
+            one_score(d, size, 4, &f32, &f64);
+            double allowed = qn_tolerance_attention(&spec.base, lse, f64), off = fabs((double)f32 - f64);
+            assert_true(off <= allowed);
+            beyond_four_ulp += off > 2e-5 + fabs(f64) * 0x1p-21;
+            assert_true(allowed <= fmax(3e-5, 3e-5 * fabs(f64))); // a wrong digit in the fifth place is found
+        }
+    }
+    assert_true(beyond_four_ulp > 0);                                 // what a bound without the products would refuse
+    assert_true(qn_tolerance_attention(&spec.base, lse, 0) < 2.1e-5); // ordinary scores: as close as ever
+}
+
 // ---- a real language model's activations: bit for bit, both being f64 rounded once
 
 static void real_activations_give_the_expected_output(void **state)
@@ -155,6 +198,7 @@ int main(void)
         cmocka_unit_test(rows_that_see_nothing_are_zero_whatever_the_sink),
         cmocka_unit_test(every_hostile_case_passes_the_judge),
         cmocka_unit_test(the_judge_finds_planted_errors),
+        cmocka_unit_test(the_tolerance_of_lse_grows_with_the_scores),
         cmocka_unit_test(real_activations_give_the_expected_output),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -144,7 +144,7 @@ static void on_launch(const fake_launch *launch)
     else if (!strcmp(kernel.spec->family, "indexer"))
         run_indexer(launch->param);
     else if (!strcmp(kernel.spec->family, "gate"))
-        run_gate(launch->param);
+        run_gate(strstr(launch->entry, "_block") ? &((const gate_block_params *)launch->param)->p : launch->param);
     else
         run_softmax_topk(launch->param);
     kernel.launches++;
@@ -343,8 +343,42 @@ static void indexer_is_timed_on_whole_sequences(void **state)
     for (size_t i = 0; i < 8; i++) assert_true(numbers[i] >= 0 && numbers[i] < 9);
     assert_int_not_equal(numbers[0], numbers[1]);
     fill_of_indexer(spec, &sizes, "keys", QUERN_U8, bytes, sizeof bytes);
-    for (size_t i = 0; i < 8; i++) assert_true(bytes[128 + i] >= 120 && bytes[8 * 17 + 128 + i] < 123);
+    for (size_t i = 0; i < 8; i++) assert_true(bytes[128 + i] >= 124 && bytes[8 * 17 + 128 + i] < 127);
     assert_true(bytes[0] != bytes[1] || bytes[1] != bytes[2]);
+}
+
+// Small codes are more frequent than large ones, E4M3 codes are finite and no zeros, scales lie within four times each other,
+// wherever a layout has them.
+static void indexer_is_timed_on_keys_as_models_write_them(void **state)
+{
+    enum { PAGES = 64 };
+    (void)state;
+    quern_any_spec any;
+    const quern_indexer_spec *spec = (const quern_indexer_spec *)&any;
+    quern_indexer_sizes sizes = QUERN_INDEXER_SIZES_INIT;
+    static uint8_t bytes[PAGES * 8 * 36];
+    size_t zeros = 0;
+    assert_int_equal(quern_spec_parse("indexer H=2 C=32 k=4 q=mxfp4", &any), QUERN_OK);
+    fill_of_indexer(spec, &sizes, "keys", QUERN_U8, bytes, sizeof bytes);
+    for (size_t i = 0; i < sizeof bytes; i++) zeros += !(bytes[i] & 7);
+    assert_true(zeros > sizeof bytes / 6 && zeros < sizeof bytes / 4); // 26 of 128; of any codes, an eighth
+    fill_of_indexer(spec, &sizes, "key_scale", QUERN_U8, bytes, sizeof bytes);
+    for (size_t i = 0; i < sizeof bytes; i++) assert_true(bytes[i] >= 124 && bytes[i] < 127);
+    assert_int_equal(quern_spec_parse("indexer H=2 C=32 k=4 layout=fp8_shared q=fp8 page=8", &any), QUERN_OK);
+    fill_of_indexer(spec, &sizes, "keys", QUERN_U8, bytes, sizeof bytes);
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        float scale;
+        size_t at = i % (8 * 36);
+        if (at < 8 * 32) assert_true((bytes[i] & 0x7F) >= 0x40 && (bytes[i] & 0x7F) < 0x78);
+        if (at < 8 * 32 || at % 4) continue;
+        memcpy(&scale, bytes + i, sizeof scale);
+        assert_true(scale >= 0x1p-7f && scale < 0x1p-6f);
+    }
+    assert_int_equal(
+        quern_spec_parse("indexer H=2 C=32 k=4 layout=nvfp4_heads q=bf16 page=16 epb=16 granularity=block", &any),
+        QUERN_OK);
+    fill_of_indexer(spec, &sizes, "key_scale", QUERN_U8, bytes, sizeof bytes);
+    for (size_t i = 0; i < sizeof bytes; i++) assert_true(bytes[i] >= 0x30 && bytes[i] < 0x40);
 }
 
 // A router is judged by its logits: where the spec has none, another op is judged, and this one has its bits.
@@ -403,6 +437,7 @@ int main(void)
         TEST(attention_is_timed_on_whole_sequences),
         TEST(indexer_is_asked_in_every_layout),
         TEST(indexer_is_timed_on_whole_sequences),
+        TEST(indexer_is_timed_on_keys_as_models_write_them),
         TEST(a_spec_that_does_not_ask_for_what_the_judge_needs_is_checked_beside_one_that_does),
         TEST(a_launch_that_fails_is_the_candidates_failure),
         TEST(a_device_without_room_is_said_and_nothing_stays),

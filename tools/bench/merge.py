@@ -4,11 +4,12 @@
 
     merge.py OUT.json PART.json ...
 
-Every row has its own plain read and peers, timed in its own run, so rows of several runs may stand side by side; what may
-not differ is the device, the driver, the compiler, Quern's version and those of the peers. Of a case that several parts
-have the first one's row counts. Rows that were asked for by --rows and the like join the group "table". The parts' dates
-are kept as "dates", their number as "merged". "complete" stays false where a part did not come to its end: which cases
-are there is for the caller to know and to say.
+The parts are of one bench, of any family. Every row has its own peers, timed in its own run, and softmax_topk's its own
+plain read, so rows of several runs may stand side by side; what may not differ is the device, the driver, the compiler,
+Quern's version and those of the peers. Of a case that several parts have the first one's row counts. Rows of softmax_topk
+that were asked for by --rows and the like join the group "table". The parts' dates are kept as "dates", their number as
+"merged". "complete" stays false where a part did not come to its end: which cases are there is for the caller to know and
+to say.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ from pathlib import Path
 from typing import Any
 
 SAME = ("bench", "quern", "device", "sm_count", "driver", "driver_cuda", "nvrtc", "repeats")
-CASE = ("op", "rows", "V", "dtype", "K", "data", "with")
+CASE = {  # what tells one case from another, by bench
+    "softmax_topk": ("op", "rows", "V", "dtype", "K", "data", "with"),
+    "gate": ("spec", "N"),
+    "router": ("spec", "N"),
+    "attention": ("spec", "shape"),
+    "indexer": ("spec", "sequences", "length", "queries"),
+}
 
 
 class Unusable(Exception):
@@ -34,23 +41,41 @@ def check_same(first: dict[str, Any], part: dict[str, Any], name: str) -> None:
     for key in SAME:
         if first.get(key) != part.get(key):
             raise Unusable(f"{name}: '{key}' is {part.get(key)!r}, of the first part {first.get(key)!r}")
-    for peer, version in versions(part).items():
-        if versions(first).get(peer, version) != version:
-            raise Unusable(f"{name}: {peer} is {version}, of the first part {versions(first)[peer]}")
+
+
+def peers_of(parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+    """What the first part with peers says of them; a part without has none to say of."""
+    known: dict[str, str] = {}
+    for name, part in parts:
+        for peer, version in versions(part).items():
+            if known.setdefault(peer, version) != version:
+                raise Unusable(f"{name}: {peer} is {version}, of a part before {known[peer]}")
+    return next(({"peers": part["peers"]} for _, part in parts if "peers" in part), {})
+
+
+def row_as_kept(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "group": "table"} if row.get("group") == "asked" else row
+
+
+def key_of(bench: str, row: dict[str, Any]) -> tuple[Any, ...]:
+    """A sweep has a case several times, in one configuration each."""
+    own = row.get("quern", {})
+    return (*(row[name] for name in CASE[bench]), own["plan"] if own.get("chosen") == "given" else "")
 
 
 def merge(parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
     first = parts[0][1]
+    if first.get("bench") not in CASE:
+        raise Unusable(f"{parts[0][0]}: '{first.get('bench')}' is none of the benches {', '.join(CASE)}")
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for name, part in parts:
         check_same(first, part, name)
         for row in part["rows"]:
-            group = "table" if row["group"] == "asked" else row["group"]
-            swept = row["quern"]["plan"] if row["quern"].get("chosen") == "given" else ""
-            rows.setdefault((*(row[key] for key in CASE), swept), {**row, "group": group})
-    dates = [part["date"] for _, part in parts]
+            rows.setdefault(key_of(first["bench"], row), row_as_kept(row))
+    dates = list(dict.fromkeys(date for _, part in parts for date in part.get("dates", [part["date"]])))
     complete = all(part.get("complete") for _, part in parts)
-    return {**first, "dates": dates, "merged": len(parts), "complete": complete, "rows": list(rows.values())}
+    head = {**first, **peers_of(parts)}
+    return {**head, "dates": dates, "merged": len(dates), "complete": complete, "rows": list(rows.values())}
 
 
 def main() -> int:

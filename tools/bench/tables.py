@@ -6,9 +6,9 @@
     tables.py --check [--report FILE.json] [DOCUMENT.md ...]    exit status 1 where a document says something else
 
 The report is what `quern bench softmax_topk … --out FILE.json` wrote (tools/bench/h200.json unless named). Beside it lie
-those that some tables have of their own: FILE_gate.json and FILE_router.json, which `quern bench gate … --json` printed,
-FILE_local_k_random.json and FILE_local_k_real.json of `--sweep local_k --repairs`. The documents are README.md and
-kernel_templates/*/ANALYSIS.md unless named. In a document a table stands between two comments and is made anew:
+those that some tables have of their own: FILE_gate.json, FILE_router.json, FILE_attention.json and FILE_indexer.json, of
+`quern bench gate … --out` and so on, FILE_local_k_random.json and FILE_local_k_real.json of `--sweep local_k --repairs`.
+The documents are README.md and kernel_templates/*/ANALYSIS.md unless named. In a document a table stands between two comments and is made anew:
 
     <!-- bench:softmax_topk -->
     …
@@ -287,6 +287,36 @@ def routing(report: Report) -> str:
     return table(title + (" | its product alone, µs" if with_product else ""), map(line, rows))
 
 
+# ---- tables of attention and indexer
+
+
+def beside_fastest(title: str, report: Report, cells: Callable[[Row], list[str]]) -> str:
+    """Rows beside the fastest peer of each; cells: what stands before it."""
+
+    def line(row: Row) -> list[str]:
+        peers = timed_peers({"peers": row.get("peers") or {}})
+        best = [spread(peers[0][1]), ratio(peers[0][1], row), peers[0][0]] if peers else ["–", "–", "–"]
+        return [*cells(row), *best]
+
+    return table(f"{title} | fastest peer, µs | takes | which", map(line, report["rows"]))
+
+
+def attention(report: Report) -> str:
+    def cells(row: Row) -> list[str]:
+        work = [number(row["tflop_per_s"]), number(row["tb_per_s"])]
+        return [f"`{row['spec'].split(' ', 1)[1]}`", row["shape"], spread(row), *work]
+
+    return beside_fastest("spec | batch × heads, queries × keys | µs | TFLOP/s | TB/s", report, cells)
+
+
+def indexer(report: Report) -> str:
+    def cells(row: Row) -> list[str]:
+        sizes = [str(row[name]) for name in ("sequences", "length", "queries")]
+        return [f"`{row['spec'].split(' ', 1)[1]}`", " × ".join(sizes), spread(row), number(row["gb_per_s"])]
+
+    return beside_fastest("spec | sequences × entries × queries | µs | GB/s", report, cells)
+
+
 TABLES: dict[str, Callable[[Report], str]] = {
     function.__name__: function
     for function in (
@@ -305,6 +335,8 @@ TABLES: dict[str, Callable[[Report], str]] = {
 OF_THEIR_OWN: dict[str, Callable[[Report], str]] = {  # tables with a report of their own
     "gate": routing,
     "router": routing,
+    "attention": attention,
+    "indexer": indexer,
     "local_k_random": local_k,
     "local_k_real": local_k,
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/nearest.h"
 #include "ops/field.h"
 #include "reference/reference.h"
 
@@ -51,9 +52,12 @@ static bool text_says_zero(const char *text, const char *field)
 static quern_status unknown_tensor(const arrays *a, const char *name, size_t length)
 {
     qn_text names = QN_TEXT_INIT;
+    qn_nearest nearest;
     list_tensors(a, &names);
-    quern_status status = qn_fail(QUERN_UNKNOWN_ARGUMENT, "%s has no tensor '%.*s': it has %s", a->family->name,
-                                  (int)length, name, qn_text_string(&names));
+    qn_nearest_init(&nearest, name, length);
+    for (size_t i = 0; i < a->tensor_count; i++) qn_nearest_offer(&nearest, a->tensor[i].tensor->name);
+    quern_status status = qn_fail(QUERN_UNKNOWN_ARGUMENT, "%s has no tensor '%.*s'%s: it has %s", a->family->name,
+                                  (int)length, name, qn_nearest_hint(&nearest), qn_text_string(&names));
     qn_text_fini(&names);
     return status;
 }

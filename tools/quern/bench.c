@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/nearest.h"
 #include "base/path.h"
 #include "cuda/nvrtc.h"
 #include "ops/family.h"
@@ -31,6 +32,16 @@ static const char text[] =
     "first-launch   one sample of runtime's first launch, in this process\n"
     "'quern bench NAME --help' lists the options of each.\n";
 
+static int unknown_bench(const char *word)
+{
+    qn_nearest nearest;
+    qn_nearest_init(&nearest, word, strlen(word));
+    for (size_t i = 0; i < QN_COUNT(benches); i++) qn_nearest_offer(&nearest, benches[i].name);
+    return command_usage(
+        "there is no bench '%s'%s: softmax_topk, gate, attention, router, indexer, runtime and first-launch are known",
+        word, qn_nearest_hint(&nearest));
+}
+
 int command_bench(int argc, char **argv)
 {
     const command_option options[] = {COMMAND_OPTION_END};
@@ -43,9 +54,7 @@ int command_bench(int argc, char **argv)
     if (argc < 2)
         return command_usage(
             "which bench? softmax_topk, gate, attention, router, indexer, runtime and first-launch are known");
-    return command_usage(
-        "there is no bench '%s': softmax_topk, gate, attention, router, indexer, runtime and first-launch are known",
-        argv[1]);
+    return unknown_bench(argv[1]);
 }
 
 quern_status bench_check_spec(const char *spec_text, const char *family, const char *config_text)
@@ -154,6 +163,47 @@ void bench_print_head(const char *name, const device *d)
     version_text(d->driver_version, version, sizeof version);
     printf("%s, %d SMs, L2 %lld MiB, driver for CUDA %s\n", d->name, d->sm_count, (long long)(d->l2_bytes >> 20),
            version);
+}
+
+cJSON *bench_table_document(const char *name, const bench *b, const bench_peers *peers, const table *t, bool complete)
+{
+    cJSON *document = bench_document(name, &b->device);
+    cJSON_AddNumberToObject(document, "repeats", b->repeats);
+    cJSON_AddBoolToObject(document, "complete", complete);
+    if (peers) cJSON_AddItemToObject(document, "peers", cJSON_Duplicate(bench_peers_hello(peers), true));
+    cJSON_AddItemToObject(document, "rows", table_json(t));
+    return document;
+}
+
+static quern_status write_file(const cJSON *document, const char *file)
+{
+    char *content = cJSON_Print(document);
+    FILE *stream = content ? fopen(file, "w") : NULL;
+    bool written = stream && fputs(content, stream) >= 0 && fputc('\n', stream) != EOF;
+    if (stream && fclose(stream) != 0) written = false;
+    cJSON_free(content);
+    return written ? QUERN_OK : qn_fail(QUERN_FILE_ERROR, "--out: %s cannot be written", file);
+}
+
+quern_status bench_write(const cJSON *document, const char *file, bool complete)
+{
+    char partial[4096];
+    if (!file) return QUERN_OK;
+    snprintf(partial, sizeof partial, "%s.partial", file);
+    QN_TRY(write_file(document, partial));
+    if (complete && rename(partial, file) != 0)
+        return qn_fail(QUERN_FILE_ERROR, "--out: %s cannot be made of %s", file, partial);
+    return QUERN_OK;
+}
+
+quern_status bench_table_write(const char *name, const bench *b, const bench_peers *peers, const table *t,
+                               const char *file, bool complete)
+{
+    if (!file) return QUERN_OK;
+    cJSON *document = bench_table_document(name, b, peers, t, complete);
+    quern_status status = bench_write(document, file, complete);
+    cJSON_Delete(document);
+    return status;
 }
 
 // ---- times

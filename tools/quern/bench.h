@@ -18,6 +18,8 @@ int bench_indexer(int argc, char **argv);
 int bench_runtime(int argc, char **argv);
 int bench_first_launch(int argc, char **argv);
 
+typedef struct bench_peers bench_peers; // below
+
 typedef struct bench {
     quern *q;
     device device;
@@ -39,6 +41,13 @@ void bench_print_head(const char *name, const device *d);
 // {"us_median": …, "us_p10": …, "us_p90": …, "gb_per_s": …}; bytes: what a call reads at least
 cJSON *bench_timing_json(const qn_timing *timing, size_t bytes);
 double bench_rounded(double value); // to five digits, for reports
+
+// A whole report whose results are a table: its rows, and with peers (NULL: without) what these are.
+cJSON *bench_table_document(const char *name, const bench *b, const bench_peers *peers, const table *t, bool complete);
+// The file of --out (NULL: none is written): what is done by now in FILE.partial, which takes FILE's name when complete.
+quern_status bench_write(const cJSON *document, const char *file, bool complete);
+quern_status bench_table_write(const char *name, const bench *b, const bench_peers *peers, const table *t,
+                               const char *file, bool complete);
 
 quern_status bench_allocate(const bench *b, size_t bytes, CUdeviceptr *address);
 
@@ -68,7 +77,6 @@ quern_status bench_read(const bench *b, const bench_data *data, qn_timing *timin
 // ---- peers: other libraries, in a Python process of their own on the same GPU (tools/bench/peers.py, which describes
 // the messages). The two take turns: while one works the other waits for a message.
 
-typedef struct bench_peers bench_peers;
 typedef struct bench_peers_options {
     const char *which;  // "torch", or names of peers
     const char *python; // the interpreter
@@ -83,8 +91,12 @@ const cJSON *bench_peers_hello(const bench_peers *peers); // versions; what the 
 // Memory that both processes see, of this size from now on. Inputs have a number: *memory is NULL when these were given.
 quern_status bench_peers_inputs(bench_peers *peers, int64_t number, size_t bytes, void **memory);
 quern_status bench_peers_arrays(bench_peers *peers, size_t bytes, void **memory);
-// Sends a request, which it deletes, and waits for the answer, the caller's. INTERNAL when the answer is an error.
-quern_status bench_peers_ask(bench_peers *peers, cJSON *request, cJSON **answer);
+// Sends a request, which it deletes, and waits for the answer. *answer, the caller's: {name: {"us_median", …} or {"error"}},
+// with how many of Quern's calls (own) one of the peer's takes: "x_quern" of the medians, "x_quern_low" and "x_quern_high"
+// from the best for it to the worst. INTERNAL when the answer as a whole is an error.
+quern_status bench_peers_ask(bench_peers *peers, cJSON *request, const qn_timing *own, cJSON **answer);
+double bench_peers_number(const cJSON *peer, const char *name); // NaN: it has none, or peer is NULL
+const cJSON *bench_peers_best(const cJSON *peers);              // the fastest; NULL when none has a time
 
 // ---- parts of `bench runtime`; each adds its rows
 

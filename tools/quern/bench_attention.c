@@ -14,9 +14,8 @@ typedef struct attention_bench {
     command_settings settings;
     bench_peers_options peers_options; // which: NULL without --vs
     bench_peers *peers;
-    const char *only, *spec_text, *config_text;
+    const char *only, *spec_text, *config_text, *out;
     int64_t B, Hq, Hkv, Sq, Sk;
-    cJSON *rows;
     table *table;
     int64_t inputs; // numbers of what peers were given
 } attention_bench;
@@ -151,53 +150,52 @@ static cJSON *request_json(const attention_run *r, size_t launches)
     return request;
 }
 
-static quern_status ask_peers(attention_bench *t, attention_run *r, size_t launches, cJSON **answer)
+static quern_status ask_peers(attention_bench *t, attention_run *r, size_t launches, const qn_timing *own,
+                              cJSON **answer)
 {
     void *memory;
     QN_TRY(bench_peers_inputs(t->peers, ++t->inputs, 2 * ATTENTION_PIECE, &memory));
     if (memory) memcpy(memory, attention_piece(r->spec->in), 2 * ATTENTION_PIECE);
-    return bench_peers_ask(t->peers, request_json(r, launches), answer);
-}
-
-static double number_of(const cJSON *object, const char *name)
-{
-    const cJSON *number = cJSON_GetObjectItem(object, name);
-    return cJSON_IsNumber(number) ? number->valuedouble : 0;
-}
-
-static const cJSON *best_of(const cJSON *peers)
-{
-    const cJSON *best = NULL, *peer;
-    cJSON_ArrayForEach(peer, peers)
-    {
-        double us = number_of(peer, "us_median");
-        if (us > 0 && (!best || us < number_of(best, "us_median"))) best = peer;
-    }
-    return best;
+    return bench_peers_ask(t->peers, request_json(r, launches), own, answer);
 }
 
 // ---- results
 
 static const table_column columns[] = {
-    {"shape", "shape", TABLE_TEXT, 0},         {"us", "us_median", TABLE_REAL, 1},
-    {"p10", "us_p10", TABLE_REAL, 1},          {"p90", "us_p90", TABLE_REAL, 1},
-    {"TFLOP/s", "tflop_per_s", TABLE_REAL, 0}, {"TB/s", "tb_per_s", TABLE_REAL, 2},
-    {"error", "error", TABLE_REAL, 5},         {"best peer", "best_peer", TABLE_TEXT, 0},
-    {"us", "best_peer_us", TABLE_REAL, 1},     {"error", "best_peer_error", TABLE_REAL, 5},
-    {"spec", "spec", TABLE_TEXT, 0},           {"configuration", "configuration", TABLE_TEXT, 0},
+    {"shape", "shape", TABLE_TEXT, 0},
+    {"us", "us_median", TABLE_REAL, 1},
+    {"p10", "us_p10", TABLE_REAL, 1},
+    {"p90", "us_p90", TABLE_REAL, 1},
+    {"TFLOP/s", "tflop_per_s", TABLE_REAL, 0},
+    {"TB/s", "tb_per_s", TABLE_REAL, 2},
+    {"error", "error", TABLE_REAL, 5},
+    {"best peer", "best_peer", TABLE_TEXT, 0},
+    {"us", "best_peer_us", TABLE_REAL, 1},
+    {"error", "best_peer_error", TABLE_REAL, 5},
+    {"spec", "spec", TABLE_TEXT, 0},
+    {"configuration", "configuration", TABLE_TEXT, 0},
+    {NULL, "peers", TABLE_JSON, 0},
 };
 
 static void add_row(attention_bench *t, const attention_run *r, const qn_timing *timing, const char *config,
-                    const cJSON *best)
+                    const cJSON *answer)
 {
     char shape[96];
+    const cJSON *best = bench_peers_best(answer);
+    char *peers = answer ? cJSON_PrintUnformatted(answer) : NULL;
     const attention_shape *s = r->shape;
     snprintf(shape, sizeof shape, "%lld × %lld on %lld heads, %lld × %lld", (long long)s->B, (long long)s->Hq,
              (long long)s->Hkv, (long long)s->Sq, (long long)s->Sk);
     table_add(t->table, shape, timing->median_us, timing->low_us, timing->high_us,
               attention_flop(r) / timing->median_us * 1e-6, attention_bytes(r) / timing->median_us * 1e-6, r->error,
-              best ? best->string : "", best ? number_of(best, "us_median") : 0, best ? number_of(best, "error") : 0,
-              r->spec_text, config);
+              best ? best->string : NULL, bench_peers_number(best, "us_median"), bench_peers_number(best, "error"),
+              r->spec_text, config, peers);
+    cJSON_free(peers);
+}
+
+static quern_status save(const attention_bench *t, bool complete)
+{
+    return bench_table_write("attention", &t->bench, t->peers, t->table, t->out, complete);
 }
 
 static quern_status measure(attention_bench *t, attention_run *r)
@@ -215,10 +213,10 @@ static quern_status measure(attention_bench *t, attention_run *r)
     QN_TRY(attention_check(r));
     QN_TRY(time_run(r, &timing, &launches));
     (void)quern_op_describe(r->op, quern_op_variant_for(r->op, &sizes), 0, &info);
-    if (t->peers && r->shape->peers) QN_TRY(ask_peers(t, r, launches, &answer));
-    add_row(t, r, &timing, info.config, best_of(cJSON_GetObjectItem(answer, "peers")));
-    cJSON_AddItemToArray(t->rows, answer ? answer : cJSON_CreateObject());
-    return QUERN_OK;
+    if (t->peers && r->shape->peers) QN_TRY(ask_peers(t, r, launches, &timing, &answer));
+    add_row(t, r, &timing, info.config, answer);
+    cJSON_Delete(answer);
+    return save(t, false);
 }
 
 static quern_status run_shape(attention_bench *t, const attention_shape *shape)
@@ -243,16 +241,10 @@ static quern_status run_shapes(attention_bench *t)
     return QUERN_OK;
 }
 
-static void print_results(attention_bench *t)
+static void print_results(const attention_bench *t, bool complete)
 {
     if (t->settings.json) {
-        cJSON *document = bench_document("attention", &t->bench.device);
-        cJSON_AddNumberToObject(document, "repeats", t->bench.repeats);
-        if (t->peers) cJSON_AddItemToObject(document, "peers", cJSON_Duplicate(bench_peers_hello(t->peers), true));
-        cJSON_AddItemToObject(document, "rows", table_json(t->table));
-        cJSON_AddItemToObject(document, "peers_of_rows", t->rows);
-        t->rows = NULL;
-        json_print(document);
+        json_print(bench_table_document("attention", &t->bench, t->peers, t->table, complete));
     } else {
         bench_print_head("attention", &t->bench.device);
         printf("%d repeats\n\n", t->bench.repeats);
@@ -269,14 +261,14 @@ static int run_bench(attention_bench *t, const char *where, int64_t repeats)
     if (status == QUERN_OK) status = bench_open(&t->settings, ordinal, (int)repeats, &t->bench);
     if (status != QUERN_OK) return command_status(status);
     t->table = table_create(columns, QN_COUNT(columns));
-    t->rows = cJSON_CreateArray();
     t->peers_options.device = ordinal;
     if (t->peers_options.which) status = bench_peers_start(&t->peers_options, &t->peers);
+    if (status == QUERN_OK) status = save(t, false); // an unusable --out is told before the work
     if (status == QUERN_OK) status = run_shapes(t);
-    print_results(t);
+    if (status == QUERN_OK) status = save(t, true);
+    print_results(t, status == QUERN_OK);
     int exit_status = status == QUERN_OK ? COMMAND_OK : command_status(status);
     bench_peers_stop(t->peers);
-    cJSON_Delete(t->rows);
     table_destroy(t->table);
     bench_close(&t->bench);
     return exit_status;
@@ -303,6 +295,7 @@ int bench_attention(int argc, char **argv)
         {"vs", 0, "PEERS", COMMAND_STRING, &t.peers_options.which, 0, 0, "torch: what Python has, timed beside"},
         {"python", 0, "FILE", COMMAND_STRING, &t.peers_options.python, 0, 0, "its interpreter (default python3)"},
         {"peers", 0, "FILE", COMMAND_STRING, &t.peers_options.script, 0, 0, "peers.py, where it is not found"},
+        {"out", 0, "FILE", COMMAND_STRING, &t.out, 0, 0, "write the report there too, as JSON"},
         {"device", 0, "WHERE", COMMAND_STRING, &where, 0, 0, "gpu (default) or gpu:N"},
         COMMAND_OPTION_DB(&t.settings.db),
         COMMAND_OPTION_JSON(&t.settings.json),

@@ -198,13 +198,13 @@ static quern_status time_run(gate_run *r, int64_t N)
     QN_TRY(qn_timing_graph(r->t->bench.device.driver, &request, &timing));
     sizes.N = N;
     (void)quern_op_describe(r->op, quern_op_variant_for(r->op, &sizes), 0, &info);
-    double peer_us, x_quern;
     cJSON *answer = NULL;
     if (r->t->peers.peers && !r->spec->given_ids) QN_TRY(ask_peers(r, &timing, request.launches, &answer));
-    const char *best = routing_best(answer, &peer_us, &x_quern);
+    const cJSON *best = bench_peers_best(answer);
     char *peers = answer ? cJSON_PrintUnformatted(answer) : NULL;
     table_add(r->t->table, N, timing.median_us, timing.low_us, timing.high_us,
-              (double)r->set_bytes / timing.median_us * 1e-3, (int64_t)r->sets, r->spec_text, best, peer_us, x_quern,
+              (double)r->set_bytes / timing.median_us * 1e-3, (int64_t)r->sets, r->spec_text,
+              best ? best->string : NULL, bench_peers_number(best, "us_median"), bench_peers_number(best, "x_quern"),
               info.config, peers);
     cJSON_free(peers);
     cJSON_Delete(answer);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "bench.h"
+#include "indexer_draw.h"
 #include "runtime/runtime.h"
 
 enum { LEAST_LAUNCHES = 32 };
@@ -19,13 +20,12 @@ typedef struct indexer_shape {
 typedef struct indexer_bench {
     bench bench;
     command_settings settings;
-    const char *spec_text, *shape_text, *config_text;
+    const char *spec_text, *shape_text, *config_text, *out;
     int64_t checked; // entries
     table *table;
     bench_peers_options peers_options; // which: NULL without --vs
     bench_peers *peers;
     int64_t inputs; // numbers of what peers were given
-    cJSON *rows;    // what the peers answered
 } indexer_bench;
 
 static const char text[] =
@@ -64,55 +64,6 @@ typedef struct indexer_run {
     int32_t *host_table;
 } indexer_run;
 
-static uint64_t draw(indexer_run *r)
-{
-    r->state ^= r->state << 13, r->state ^= r->state >> 7, r->state ^= r->state << 17;
-    return r->state;
-}
-
-static float draw_normal(indexer_run *r)
-{
-    int64_t sum = 0;
-    for (int i = 0; i < 3; i++) {
-        uint64_t x = draw(r);
-        for (int k = 0; k < 4; k++) sum += (int64_t)(x >> 16 * k & 0xFFFF) - 32768;
-    }
-    return (float)sum / 65536.0f;
-}
-
-// Codes of numbers whose largest of 32 lies between 3 and 6, two a byte, or E4M3 bytes.
-static void draw_codes(indexer_run *r, bool fp8, uint8_t *out, int64_t bytes)
-{
-    static uint8_t fp4[256];
-    if (!fp4[0] && !fp4[1])
-        for (int i = 0; i < 256; i++) {
-            static const uint8_t steps[] = {26, 50, 72, 92, 108, 120, 126}; // of 128: the share below each code
-            uint8_t code = 0;
-            while (code < 7 && i % 128 >= steps[code]) code++;
-            fp4[i] = (uint8_t)(code | (i & 128 ? 8 : 0));
-        }
-    for (int64_t i = 0; i < bytes; i += 4) {
-        uint64_t x = draw(r);
-        for (int k = 0; k < 4 && i + k < bytes; k++, x >>= 16)
-            out[i + k] = fp8 ? (uint8_t)((x & 0x80) | (0x40 + (x >> 8) % 0x38))
-                             : (uint8_t)(fp4[x & 255] | fp4[x >> 8 & 255] << 4);
-    }
-}
-
-static void draw_page(indexer_run *r, uint8_t *page)
-{
-    bool fp8 = r->spec->layout == QUERN_INDEXER_FP8_SHARED;
-    int64_t value = r->spec->page * (fp8 ? r->spec->C : r->spec->C / 2), scales = r->page_bytes - value;
-    draw_codes(r, fp8, page, value);
-    for (int64_t i = 0; i < scales; i += fp8 ? 4 : 1) {
-        float scale = 0x1p-7f * (1 + (float)(draw(r) & 1023) / 1024);
-        if (fp8)
-            memcpy(page + value + i, &scale, 4);
-        else
-            page[value + i] = (uint8_t)(124 + draw(r) % 3);
-    }
-}
-
 static quern_status make_keys(indexer_run *r)
 {
     const bench *b = &r->t->bench;
@@ -125,14 +76,14 @@ static quern_status make_keys(indexer_run *r)
     for (int64_t i = 0; i < words; i++) r->host_table[i] = (int32_t)i;
     for (int64_t s = 0; s < (int64_t)r->sets; s++)
         for (int64_t i = r->pages - 1; i > 0; i--) {
-            int64_t at = s * r->pages, j = (int64_t)(draw(r) % (uint64_t)(i + 1));
+            int64_t at = s * r->pages, j = (int64_t)(drawn_number(&r->state) % (uint64_t)(i + 1));
             int32_t swap = r->host_table[at + i];
             r->host_table[at + i] = r->host_table[at + j], r->host_table[at + j] = swap;
         }
     QN_TRY(bench_allocate(b, bytes * r->sets, &r->keys));
     QN_TRY(bench_allocate(b, (size_t)words * 4, &r->table));
     DEVICE_TRY(&b->device, cuMemcpyHtoD, r->table, r->host_table, (size_t)words * 4);
-    for (int64_t p = 0; p < r->pages; p++) draw_page(r, r->host_keys + p * r->page_bytes);
+    draw_keys(&r->state, r->spec, r->host_keys, bytes);
     for (size_t s = 0; s < r->sets; s++) DEVICE_TRY(&b->device, cuMemcpyHtoD, r->keys + s * bytes, r->host_keys, bytes);
     r->args.pages = words, r->args.columns = each, r->args.B = r->shape.sequences;
     return QUERN_OK;
@@ -155,8 +106,8 @@ static quern_status make_queries(indexer_run *r)
     r->host_q = malloc(heads * bytes), r->host_scale = malloc(heads * scales), r->host_w = malloc(heads * 4);
     if (!r->host_q || !r->host_scale || !r->host_w) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory");
     for (size_t h = 0; h < heads; h++) {
-        for (int64_t i = 0; i < s->C; i++) x[i] = draw_normal(r);
-        r->host_w[h] = draw_normal(r) * 0.011f;
+        for (int64_t i = 0; i < s->C; i++) x[i] = drawn_normal(&r->state);
+        r->host_w[h] = drawn_normal(&r->state) * 0.011f;
         if (fp4 || fp8)
             QN_TRY(quern_pack(fp4 ? QUERN_INDEXER_MXFP4_SHARED : QUERN_INDEXER_FP8_SHARED, x, 1, s->C,
                               r->host_q + h * bytes, r->host_scale + h * scales, NULL));
@@ -329,7 +280,7 @@ static cJSON *request_of(const indexer_run *r, const qn_timing_request *timed)
 }
 
 // Quern's winners for the first set, and each row's length, beside the inputs.
-static quern_status ask_peers(indexer_run *r, const qn_timing_request *timed, cJSON **answer)
+static quern_status ask_peers(indexer_run *r, const qn_timing_request *timed, const qn_timing *own, cJSON **answer)
 {
     const device *d = &r->t->bench.device;
     const quern_indexer_spec *s = r->spec;
@@ -357,38 +308,33 @@ static quern_status ask_peers(indexer_run *r, const qn_timing_request *timed, cJ
         status = give_parts(r, parts, QN_COUNT(parts), where);
     }
     free(winners), free(length);
-    if (status == QUERN_OK) return bench_peers_ask(r->t->peers, request, answer);
+    if (status == QUERN_OK) return bench_peers_ask(r->t->peers, request, own, answer);
     cJSON_Delete(request);
     return status;
-}
-
-static double number_of(const cJSON *object, const char *name)
-{
-    const cJSON *number = cJSON_GetObjectItem(object, name);
-    return cJSON_IsNumber(number) ? number->valuedouble : 0;
-}
-
-static const cJSON *best_of(const cJSON *peers)
-{
-    const cJSON *best = NULL, *peer;
-    cJSON_ArrayForEach(peer, peers)
-    {
-        double us = number_of(peer, "us_median");
-        if (us > 0 && (!best || us < number_of(best, "us_median"))) best = peer;
-    }
-    return best;
 }
 
 // ---- results
 
 static const table_column columns[] = {
-    {"sequences", "sequences", TABLE_INT, 0},  {"length", "length", TABLE_INT, 0},
-    {"queries", "queries", TABLE_INT, 0},      {"us", "us_median", TABLE_REAL, 2},
-    {"p10", "us_p10", TABLE_REAL, 2},          {"p90", "us_p90", TABLE_REAL, 2},
-    {"GB/s", "gb_per_s", TABLE_REAL, 0},       {NULL, "sets", TABLE_INT, 0},
-    {"best peer", "best_peer", TABLE_TEXT, 0}, {"us", "best_peer_us", TABLE_REAL, 1},
-    {"spec", "spec", TABLE_TEXT, 0},           {"configuration", "configuration", TABLE_TEXT, 0},
+    {"sequences", "sequences", TABLE_INT, 0},
+    {"length", "length", TABLE_INT, 0},
+    {"queries", "queries", TABLE_INT, 0},
+    {"us", "us_median", TABLE_REAL, 2},
+    {"p10", "us_p10", TABLE_REAL, 2},
+    {"p90", "us_p90", TABLE_REAL, 2},
+    {"GB/s", "gb_per_s", TABLE_REAL, 0},
+    {NULL, "sets", TABLE_INT, 0},
+    {"best peer", "best_peer", TABLE_TEXT, 0},
+    {"us", "best_peer_us", TABLE_REAL, 1},
+    {"spec", "spec", TABLE_TEXT, 0},
+    {"configuration", "configuration", TABLE_TEXT, 0},
+    {NULL, "peers", TABLE_JSON, 0},
 };
+
+static quern_status save(const indexer_bench *t, bool complete)
+{
+    return bench_table_write("indexer", &t->bench, t->peers, t->table, t->out, complete);
+}
 
 static quern_status time_run(indexer_run *r)
 {
@@ -414,13 +360,15 @@ static quern_status time_run(indexer_run *r)
     sizes.T = r->rows, sizes.max_length = r->shape.length;
     (void)quern_op_describe(r->op, quern_op_variant_for(r->op, &sizes), 0, &info);
     cJSON *answer = NULL;
-    if (r->t->peers) QN_TRY(ask_peers(r, &request, &answer));
-    const cJSON *best = best_of(cJSON_GetObjectItem(answer, "peers"));
+    if (r->t->peers) QN_TRY(ask_peers(r, &request, &timing, &answer));
+    const cJSON *best = bench_peers_best(answer);
+    char *peers = answer ? cJSON_PrintUnformatted(answer) : NULL;
     table_add(r->t->table, r->shape.sequences, r->shape.length, r->shape.queries, timing.median_us, timing.low_us,
               timing.high_us, (double)(r->pages * r->page_bytes) / timing.median_us * 1e-3, (int64_t)r->sets,
-              best ? best->string : "", best ? number_of(best, "us_median") : 0, spec_text, info.config);
-    cJSON_AddItemToArray(r->t->rows, answer ? answer : cJSON_CreateObject());
-    return QUERN_OK;
+              best ? best->string : NULL, bench_peers_number(best, "us_median"), spec_text, info.config, peers);
+    cJSON_free(peers);
+    cJSON_Delete(answer);
+    return save(r->t, false);
 }
 
 static quern_status run_one(indexer_bench *t, const char *spec_text, indexer_shape shape)
@@ -472,15 +420,10 @@ static quern_status run_all(indexer_bench *t)
     return QUERN_OK;
 }
 
-static void print_results(const indexer_bench *t)
+static void print_results(const indexer_bench *t, bool complete)
 {
     if (t->settings.json) {
-        cJSON *document = bench_document("indexer", &t->bench.device);
-        cJSON_AddNumberToObject(document, "repeats", t->bench.repeats);
-        cJSON_AddItemToObject(document, "rows", table_json(t->table));
-        if (t->peers) cJSON_AddItemToObject(document, "peers", cJSON_Duplicate(bench_peers_hello(t->peers), true));
-        cJSON_AddItemToObject(document, "peers_of_rows", cJSON_Duplicate(t->rows, true));
-        json_print(document);
+        json_print(bench_table_document("indexer", &t->bench, t->peers, t->table, complete));
     } else {
         bench_print_head("indexer", &t->bench.device);
         printf("%d repeats\n\n", t->bench.repeats);
@@ -505,6 +448,7 @@ int bench_indexer(int argc, char **argv)
         {"vs", 0, "PEERS", COMMAND_STRING, &t.peers_options.which, 0, 0, "torch: its chain, timed beside"},
         {"python", 0, "FILE", COMMAND_STRING, &t.peers_options.python, 0, 0, "its interpreter (default python3)"},
         {"peers", 0, "FILE", COMMAND_STRING, &t.peers_options.script, 0, 0, "peers.py, where it is not found"},
+        {"out", 0, "FILE", COMMAND_STRING, &t.out, 0, 0, "write the report there too, as JSON"},
         {"repeat", 0, "N", COMMAND_NUMBER, &repeats, 1, QN_TIMING_MAX_REPEATS, "measured replays of each graph (20)"},
         {"device", 0, "WHERE", COMMAND_STRING, &where, 0, 0, "gpu (default) or gpu:N"},
         COMMAND_OPTION_DB(&t.settings.db),
@@ -520,13 +464,13 @@ int bench_indexer(int argc, char **argv)
     quern_status status = bench_open(&t.settings, ordinal, (int)repeats, &t.bench);
     if (status != QUERN_OK) return command_status(status);
     t.table = table_create(columns, QN_COUNT(columns));
-    t.rows = cJSON_CreateArray();
     t.peers_options.device = ordinal;
     if (t.peers_options.which) status = bench_peers_start(&t.peers_options, &t.peers);
+    if (status == QUERN_OK) status = save(&t, false); // an unusable --out is told before the work
     if (status == QUERN_OK) status = run_all(&t);
-    print_results(&t);
+    if (status == QUERN_OK) status = save(&t, true);
+    print_results(&t, status == QUERN_OK);
     bench_peers_stop(t.peers);
-    cJSON_Delete(t.rows);
     exit_status = status == QUERN_OK ? COMMAND_OK : command_status(status);
     table_destroy(t.table);
     bench_close(&t.bench);

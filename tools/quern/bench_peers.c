@@ -2,6 +2,7 @@
 // The process that times other libraries (bench.h): started with one end of a socket and two pieces of shared memory,
 // then asked a line of JSON at a time. Its standard output goes where errors go, so that results stay apart.
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -215,8 +216,36 @@ static quern_status read_answer(bench_peers *p, quern_status error_status, cJSON
     return QUERN_OK;
 }
 
-quern_status bench_peers_ask(bench_peers *p, cJSON *request, cJSON **answer)
+double bench_peers_number(const cJSON *peer, const char *name)
 {
+    const cJSON *number = cJSON_GetObjectItem(peer, name);
+    return cJSON_IsNumber(number) ? number->valuedouble : NAN;
+}
+
+const cJSON *bench_peers_best(const cJSON *peers)
+{
+    const cJSON *best = NULL, *peer;
+    cJSON_ArrayForEach(peer, peers)
+    {
+        double us = bench_peers_number(peer, "us_median");
+        if (!isnan(us) && (!best || us < bench_peers_number(best, "us_median"))) best = peer;
+    }
+    return best;
+}
+
+static void add_ratios(cJSON *peer, const qn_timing *own)
+{
+    qn_timing t = {bench_peers_number(peer, "us_median"), bench_peers_number(peer, "us_p10"),
+                   bench_peers_number(peer, "us_p90")};
+    if (isnan(t.median_us)) return; // an error
+    cJSON_AddNumberToObject(peer, "x_quern", bench_rounded(t.median_us / own->median_us));
+    cJSON_AddNumberToObject(peer, "x_quern_low", bench_rounded(t.low_us / own->high_us));
+    cJSON_AddNumberToObject(peer, "x_quern_high", bench_rounded(t.high_us / own->low_us));
+}
+
+quern_status bench_peers_ask(bench_peers *p, cJSON *request, const qn_timing *own, cJSON **answer)
+{
+    cJSON *whole = NULL, *peer;
     char *text = cJSON_PrintUnformatted(request);
     cJSON_Delete(request);
     if (!text) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory");
@@ -224,7 +253,11 @@ quern_status bench_peers_ask(bench_peers *p, cJSON *request, cJSON **answer)
     cJSON_free(text);
     QN_TRY(status);
     QN_TRY(send_all(p, "\n", 1));
-    return read_answer(p, QUERN_INTERNAL, answer);
+    QN_TRY(read_answer(p, QUERN_INTERNAL, &whole));
+    *answer = cJSON_DetachItemFromObject(whole, "peers");
+    cJSON_Delete(whole);
+    cJSON_ArrayForEach(peer, *answer) add_ratios(peer, own);
+    return *answer ? QUERN_OK : qn_fail(QUERN_INTERNAL, "the peers answered without results");
 }
 
 const cJSON *bench_peers_hello(const bench_peers *p)

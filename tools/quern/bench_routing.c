@@ -69,54 +69,23 @@ static quern_status build_request(routing_peers *p, const routing_case *c, cJSON
     return give_arrays(p, c, cJSON_AddObjectToObject(request, "arrays"));
 }
 
-// ---- the answer
-
-static double number_of(const cJSON *object, const char *name)
-{
-    const cJSON *number = cJSON_GetObjectItem(object, name);
-    return cJSON_IsNumber(number) ? number->valuedouble : 0;
-}
-
-// How many of Quern's calls a peer's call takes: of the medians, and from the best for it to the worst.
-static void add_ratios(cJSON *peer, const qn_timing *own)
-{
-    double us = number_of(peer, "us_median");
-    if (us <= 0) return; // an error
-    cJSON_AddNumberToObject(peer, "x_quern", bench_rounded(us / own->median_us));
-    cJSON_AddNumberToObject(peer, "x_quern_low", bench_rounded(number_of(peer, "us_p10") / own->high_us));
-    cJSON_AddNumberToObject(peer, "x_quern_high", bench_rounded(number_of(peer, "us_p90") / own->low_us));
-}
-
 quern_status routing_ask(routing_peers *p, const routing_case *c, cJSON *request, cJSON **answer)
 {
-    cJSON *whole = NULL, *peer;
     quern_status status = build_request(p, c, request);
     if (status != QUERN_OK) {
         cJSON_Delete(request);
         return status;
     }
-    status = bench_peers_ask(p->peers, request, &whole);
-    if (status != QUERN_OK) return qn_fail_in(status, "%s, %lld tokens", c->spec_text, (long long)c->N);
-    *answer = cJSON_DetachItemFromObject(whole, "peers");
-    cJSON_Delete(whole);
-    cJSON_ArrayForEach(peer, *answer) add_ratios(peer, &c->own);
-    return QUERN_OK;
-}
-
-const char *routing_best(const cJSON *answer, double *us, double *x_quern)
-{
-    const cJSON *peer, *best = NULL;
-    cJSON_ArrayForEach(peer, answer)
-    {
-        double own = number_of(peer, "us_median");
-        if (own > 0 && (!best || own < number_of(best, "us_median"))) best = peer;
-    }
-    *us = best ? number_of(best, "us_median") : NAN;
-    *x_quern = best ? number_of(best, "x_quern") : NAN;
-    return best ? best->string : NULL;
+    status = bench_peers_ask(p->peers, request, &c->own, answer);
+    return status == QUERN_OK ? QUERN_OK : qn_fail_in(status, "%s, %lld tokens", c->spec_text, (long long)c->N);
 }
 
 // ---- the bench
+
+static quern_status save(const routing_bench *t, bool complete)
+{
+    return bench_table_write(t->name, &t->bench, t->peers.peers, t->table, t->out, complete);
+}
 
 static quern_status run_spec(routing_bench *t, const char *text)
 {
@@ -124,19 +93,24 @@ static quern_status run_spec(routing_bench *t, const char *text)
     char canonical[512];
     QN_TRY(quern_spec_parse(text, &spec));
     QN_TRY(quern_spec_format(&spec.base, canonical, sizeof canonical));
-    for (size_t i = 0; i < t->N_count; i++) QN_TRY(t->run(t, &spec, canonical, t->N[i]));
+    for (size_t i = 0; i < t->N_count; i++) {
+        QN_TRY(t->run(t, &spec, canonical, t->N[i]));
+        QN_TRY(save(t, false));
+    }
     return QUERN_OK;
 }
 
 static quern_status run_specs(routing_bench *t)
 {
-    if (t->spec_text) return run_spec(t, t->spec_text);
-    for (size_t i = 0; i < t->spec_count; i++) {
-        command_progress(i, t->spec_count, t->name);
-        QN_TRY(run_spec(t, t->specs[i]));
+    const char *const *specs = t->spec_text ? &t->spec_text : t->specs;
+    const size_t count = t->spec_text ? 1 : t->spec_count;
+    QN_TRY(save(t, false)); // an unusable --out is told before the work
+    for (size_t i = 0; i < count; i++) {
+        command_progress(i, count, t->name);
+        QN_TRY(run_spec(t, specs[i]));
     }
     command_progress_end();
-    return QUERN_OK;
+    return save(t, true);
 }
 
 // "1,8,64"
@@ -160,13 +134,7 @@ static quern_status parse_tokens(routing_bench *t)
 static void print_results(const routing_bench *t, bool complete)
 {
     if (t->settings.json) {
-        cJSON *document = bench_document(t->name, &t->bench.device);
-        cJSON_AddNumberToObject(document, "repeats", t->bench.repeats);
-        cJSON_AddBoolToObject(document, "complete", complete);
-        if (t->peers.peers)
-            cJSON_AddItemToObject(document, "peers", cJSON_Duplicate(bench_peers_hello(t->peers.peers), true));
-        cJSON_AddItemToObject(document, "rows", table_json(t->table));
-        json_print(document);
+        json_print(bench_table_document(t->name, &t->bench, t->peers.peers, t->table, complete));
     } else {
         bench_print_head(t->name, &t->bench.device);
         printf("%d repeats\n\n", t->bench.repeats);
@@ -216,6 +184,7 @@ int routing_bench_main(routing_bench *t, int argc, char **argv)
         {"vs", 0, "PEERS", COMMAND_STRING, &t->peers.options.which, 0, 0, "torch: what Python has, timed beside"},
         {"python", 0, "FILE", COMMAND_STRING, &t->peers.options.python, 0, 0, "its interpreter (default python3)"},
         {"peers", 0, "FILE", COMMAND_STRING, &t->peers.options.script, 0, 0, "peers.py, where it is not found"},
+        {"out", 0, "FILE", COMMAND_STRING, &t->out, 0, 0, "write the report there too, as JSON"},
         {"device", 0, "WHERE", COMMAND_STRING, &where, 0, 0, "gpu (default) or gpu:N"},
         COMMAND_OPTION_DB(&t->settings.db),
         COMMAND_OPTION_JSON(&t->settings.json),

@@ -29,12 +29,8 @@ typedef struct routing_peers {
 quern_status routing_open(routing_peers *p, const bench *b);
 void routing_close(routing_peers *p);
 
-// Adds the case to a request that has "op" and "inputs", and asks. *answer, the caller's: {name: {"us_median", …,
-// "x_quern", …} or {"error"}}.
+// Adds the case to a request that has "op" and "inputs", and asks. The answer is as of bench_peers_ask.
 quern_status routing_ask(routing_peers *p, const routing_case *c, cJSON *request, cJSON **answer);
-
-// The fastest of an answer, which may be NULL: its name, and times; NULL and NaN when there is none.
-const char *routing_best(const cJSON *answer, double *us, double *x_quern);
 
 // ---- the bench: specs × numbers of tokens, one row of a table each
 
@@ -55,7 +51,7 @@ struct routing_bench {
     // Filled by routing_bench_main:
     bench bench;
     command_settings settings;
-    const char *tokens, *spec_text, *config_text; // options; NULL: not given
+    const char *tokens, *spec_text, *config_text, *out; // options; NULL: not given
     int64_t N[ROUTING_MOST_TOKENS];
     size_t N_count;
     table *table;

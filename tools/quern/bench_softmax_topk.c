@@ -184,24 +184,6 @@ static const char *data_name(const topk_run *r)
     return r->data->kind == BENCH_REAL ? "real" : r->shape->data;
 }
 
-static double number_in(const cJSON *object, const char *name)
-{
-    const cJSON *number = cJSON_GetObjectItem(object, name);
-    return cJSON_IsNumber(number) ? number->valuedouble : NAN;
-}
-
-// The fastest that has a time; NULL without one.
-static const cJSON *best_of(const cJSON *peers)
-{
-    const cJSON *best = NULL, *peer;
-    cJSON_ArrayForEach(peer, peers)
-    {
-        double us = number_in(peer, "us_median");
-        if (!isnan(us) && (!best || us < number_in(best, "us_median"))) best = peer;
-    }
-    return best;
-}
-
 static cJSON *case_json(const topk_run *r, const topk_measured *m, int64_t checked_rows)
 {
     cJSON *row = cJSON_CreateObject();
@@ -239,49 +221,24 @@ static void add_to_table(topk_bench *t, const topk_run *r, const qn_timing *timi
     table_add(t->table, r->shape->rows, r->shape->V, qn_dtype_name(r->shape->in), r->shape->K, data_name(r),
               timing->median_us, timing->low_us, timing->high_us,
               (double)r->data->copy_bytes / timing->median_us * 1e-3, t->read.median_us,
-              timing->median_us / t->read.median_us, best ? best->string : NULL, number_in(best, "us_median"),
-              number_in(best, "x_quern"), r->repairs < 0 ? NAN : (double)r->repairs,
+              timing->median_us / t->read.median_us, best ? best->string : NULL, bench_peers_number(best, "us_median"),
+              bench_peers_number(best, "x_quern"), r->repairs < 0 ? NAN : (double)r->repairs,
               *r->shape->with ? r->shape->with : NULL, config);
 }
 
-// Takes the peers' answer, which may be NULL.
-static void add_result(topk_bench *t, const topk_run *r, const topk_measured *m, int64_t checked_rows, cJSON *answer)
+// Takes what the peers answered, which may be NULL.
+static void add_result(topk_bench *t, const topk_run *r, const topk_measured *m, int64_t checked_rows, cJSON *peers)
 {
     quern_softmax_topk_sizes sizes = QUERN_SOFTMAX_TOPK_SIZES_INIT;
     quern_kernel_info info = QUERN_KERNEL_INFO_INIT;
     sizes.rows = r->shape->rows;
     (void)quern_op_describe(r->op, quern_op_variant_for(r->op, &sizes), 0, &info);
     // The peers' check has seen every row of the first copy; the reference, rows of the last one too.
-    cJSON *row = case_json(r, m, answer ? r->shape->rows + checked_rows / 2 : checked_rows);
+    cJSON *row = case_json(r, m, peers ? r->shape->rows + checked_rows / 2 : checked_rows);
     add_own(row, t, r, &m->timing, &info);
-    cJSON *peers = answer ? cJSON_DetachItemFromObject(answer, "peers") : NULL;
-    add_to_table(t, r, &m->timing, info.config, best_of(peers));
+    add_to_table(t, r, &m->timing, info.config, bench_peers_best(peers));
     cJSON_AddItemToObject(row, "peers", peers ? peers : cJSON_CreateObject());
     cJSON_AddItemToArray(t->rows, row);
-    cJSON_Delete(answer);
-}
-
-// ---- the file of --out: what is finished by now in FILE.partial, which takes FILE's name at the end
-
-static quern_status write_document(const topk_bench *t, const char *file)
-{
-    char *content = cJSON_Print(t->document);
-    FILE *stream = content ? fopen(file, "w") : NULL;
-    bool written = stream && fputs(content, stream) >= 0 && fputc('\n', stream) != EOF;
-    if (stream && fclose(stream) != 0) written = false;
-    cJSON_free(content);
-    return written ? QUERN_OK : qn_fail(QUERN_FILE_ERROR, "--out: %s cannot be written", file);
-}
-
-static quern_status save(const topk_bench *t, bool complete)
-{
-    char partial[4096];
-    if (!t->out) return QUERN_OK;
-    snprintf(partial, sizeof partial, "%s.partial", t->out);
-    QN_TRY(write_document(t, partial));
-    if (complete && rename(partial, t->out) != 0)
-        return qn_fail(QUERN_FILE_ERROR, "--out: %s cannot be made of %s", t->out, partial);
-    return QUERN_OK;
 }
 
 // ---- running
@@ -324,7 +281,7 @@ static quern_status time_case(topk_bench *t, topk_run *r, const char *config_tex
     QN_TRY(qn_timing_graph(t->bench.device.driver, &request, &m.timing));
     if (t->peers && r->shape->peers) QN_TRY(topk_ask_peers(t->peers, r, &m, &answer));
     add_result(t, r, &m, checked_rows, answer);
-    return save(t, false);
+    return bench_write(t->document, t->out, false);
 }
 
 static quern_status run_case(topk_bench *t, const topk_case *c, const char *config_text)
@@ -409,11 +366,11 @@ static quern_status open_peers(topk_bench *t)
 
 static quern_status run_open(topk_bench *t)
 {
-    QN_TRY(save(t, false)); // an unusable --out is told before the work
+    QN_TRY(bench_write(t->document, t->out, false)); // an unusable --out is told before the work
     QN_TRY(open_peers(t));
     QN_TRY(run_cases(t));
     cJSON_ReplaceItemInObject(t->document, "complete", cJSON_CreateBool(true));
-    return save(t, true);
+    return bench_write(t->document, t->out, true);
 }
 
 static quern_status choose_cases(topk_bench *t, bool listed)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A case of softmax_topk as a message to the peers (bench_topk.h, tools/bench/peers.py).
+#include <math.h>
 #include <string.h>
 
 #include "bench_topk.h"
@@ -84,23 +85,6 @@ static quern_status build_request(bench_peers *peers, topk_run *r, const topk_me
 
 // ---- the answer
 
-static double number_of(const cJSON *object, const char *name)
-{
-    const cJSON *number = cJSON_GetObjectItem(object, name);
-    return cJSON_IsNumber(number) ? number->valuedouble : 0;
-}
-
-// How many of Quern's calls a peer's call takes: of the medians, and from the best for it to the worst.
-static void add_ratios(cJSON *peer, const topk_run *r, const qn_timing *own)
-{
-    qn_timing t = {number_of(peer, "us_median"), number_of(peer, "us_p10"), number_of(peer, "us_p90")};
-    if (t.median_us <= 0) return; // an error
-    cJSON_AddNumberToObject(peer, "gb_per_s", bench_rounded((double)r->data->copy_bytes / t.median_us * 1e-3));
-    cJSON_AddNumberToObject(peer, "x_quern", bench_rounded(t.median_us / own->median_us));
-    cJSON_AddNumberToObject(peer, "x_quern_low", bench_rounded(t.low_us / own->high_us));
-    cJSON_AddNumberToObject(peer, "x_quern_high", bench_rounded(t.high_us / own->low_us));
-}
-
 quern_status topk_ask_peers(bench_peers *peers, topk_run *r, const topk_measured *measured, cJSON **answer)
 {
     QN_TRY(give_inputs(peers, r));
@@ -110,10 +94,15 @@ quern_status topk_ask_peers(bench_peers *peers, topk_run *r, const topk_measured
         cJSON_Delete(request);
         return status;
     }
-    status = bench_peers_ask(peers, request, answer);
+    status = bench_peers_ask(peers, request, &measured->timing, answer);
     if (status != QUERN_OK)
         return qn_fail_in(status, "%s, %lld rows of %s", r->spec_text, (long long)r->shape->rows, r->shape->data);
     cJSON *peer;
-    cJSON_ArrayForEach(peer, cJSON_GetObjectItem(*answer, "peers")) add_ratios(peer, r, &measured->timing);
+    cJSON_ArrayForEach(peer, *answer)
+    {
+        double us = bench_peers_number(peer, "us_median");
+        if (!isnan(us))
+            cJSON_AddNumberToObject(peer, "gb_per_s", bench_rounded((double)r->data->copy_bytes / us * 1e-3));
+    }
     return QUERN_OK;
 }

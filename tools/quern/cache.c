@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/nearest.h"
 #include "base/path.h"
 #include "cache/store.h"
 #include "cache_entries.h"
@@ -354,6 +355,15 @@ static const action *find_action(const char *name)
     return NULL;
 }
 
+static int unknown_action(const char *word)
+{
+    qn_nearest nearest;
+    qn_nearest_init(&nearest, word, strlen(word));
+    for (size_t i = 0; i < QN_COUNT(actions); i++) qn_nearest_offer(&nearest, actions[i].name);
+    return command_usage("'%s' is no action%s: list, info, verify, prune, export, import, seal or repair", word,
+                         qn_nearest_hint(&nearest));
+}
+
 static int run_request(int argc, char **argv, request *r, const char *cap, int64_t unused_days)
 {
     const action *a = argc > 1 ? find_action(argv[1]) : NULL;
@@ -362,8 +372,7 @@ static int run_request(int argc, char **argv, request *r, const char *cap, int64
 
     if (argc < 2)
         return command_usage("an action is needed: list, info, verify, prune, export, import, seal or repair");
-    if (!a)
-        return command_usage("'%s' is no action: list, info, verify, prune, export, import, seal or repair", argv[1]);
+    if (!a) return unknown_action(argv[1]);
     if ((cap || unused_days) && a->run != prune) return command_usage("--cap and --unused are for prune only");
     if (cap && !parse_bytes(cap, &r->cap_bytes))
         return command_usage("--cap %s: a number of bytes is needed, or one with K, M or G", cap);

@@ -4,10 +4,13 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "base/path.h"
 #include "cache/store.h"
 #include "ops/field.h"
@@ -178,8 +181,20 @@ static bool store_option(const command_option *option, const char *value)
     return false;
 }
 
+static void unknown_option(const command_option *options, const char *word)
+{
+    const char *name = word + strspn(word, "-");
+    qn_nearest nearest;
+    qn_nearest_init(&nearest, name, strcspn(name, "="));
+    for (; options->name; options++) qn_nearest_offer(&nearest, options->name);
+    if (nearest.name)
+        command_usage("unknown option '%s' (did you mean '--%s'?)", word, nearest.name);
+    else
+        command_usage("unknown option '%s'", word);
+}
+
 // The word of argv that getopt stopped at: '-x' for a letter, the word itself for a long option.
-static void report_bad_option(int code, char **argv)
+static void report_bad_option(const command_option *options, int code, char **argv)
 {
     const char *word = argv[optind - 1];
     char letter[3] = {'-', (char)optopt, 0};
@@ -188,8 +203,10 @@ static void report_bad_option(int code, char **argv)
         command_usage("option '%s' needs a value", is_long ? word : letter);
     else if (is_long && optopt >= FIRST_LONG)
         command_usage("option '%s' takes no value", word);
+    else if (is_long)
+        unknown_option(options, word);
     else
-        command_usage("unknown option '%s'", is_long ? word : letter);
+        command_usage("unknown option '%s'", letter);
 }
 
 // The words of the usage after "quern " up to the command's own name.
@@ -219,7 +236,7 @@ bool command_parse(const command_syntax *syntax, int *argc, char **argv, int *ex
         }
         const command_option *option = code == '?' || code == ':' ? NULL : option_of(syntax->options, code);
         if (!option) {
-            report_bad_option(code, argv);
+            report_bad_option(syntax->options, code, argv);
             return false;
         }
         if (is_repeated(option, &given[option - syntax->options]) || !store_option(option, optarg)) return false;
@@ -342,6 +359,32 @@ quern_status command_default_database(bool make, qn_text *file)
     return qn_text_check(file);
 }
 
+static atomic_bool interrupted;
+
+static void on_interrupt(int signal)
+{
+    (void)signal;
+    atomic_store(&interrupted, true);
+}
+
+void command_catch_interrupt(void)
+{
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+}
+
+bool command_interrupted(void)
+{
+    return atomic_load(&interrupted);
+}
+
+int command_cancelled(void *user)
+{
+    (void)user;
+    return command_interrupted();
+}
+
 quern_status command_open(const command_settings *settings, quern **q)
 {
     static bool verbose; // outlives every quern of this process
@@ -351,6 +394,7 @@ quern_status command_open(const command_settings *settings, quern **q)
     options.compile_threads = settings->compile_threads;
     options.log = command_log;
     options.log_user = &verbose;
+    options.cancel = settings->cancel;
     // A disk that is full or read-only is no fault of the database's: the library goes on, and says so.
     quern_status status = settings->db && *settings->db ? probe_database(settings->db) : QUERN_OK;
     if (status != QUERN_OK && status != QUERN_STORE_FULL && status != QUERN_STORE_READ_ONLY) return status;

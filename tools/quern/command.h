@@ -106,8 +106,14 @@ typedef struct command_settings {
     const char *db; // --db: must be usable, unlike the default database, whose failures are warnings
     bool json;
     bool verbose;
-    int compile_threads; // 0: the library's default
+    int compile_threads;    // 0: the library's default
+    quern_cancel_fn cancel; // ends compiles; NULL: nothing does
 } command_settings;
+
+// Ctrl-C as a request to end: from the first call on SIGINT is only noted, and a second one kills.
+void command_catch_interrupt(void);
+bool command_interrupted(void);
+int command_cancelled(void *user); // the same, as a quern_cancel_fn
 
 // A quern_log_fn: warnings and errors to stderr; with user, a bool that is true, everything.
 void command_log(void *user, quern_log_level level, const char *line);

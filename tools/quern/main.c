@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "command.h"
 
 typedef struct subcommand {
@@ -32,6 +33,14 @@ static const subcommand *find(const char *name)
     return NULL;
 }
 
+static int unknown_command(const char *name)
+{
+    qn_nearest nearest;
+    qn_nearest_init(&nearest, name, strlen(name));
+    for (size_t i = 0; i < QN_COUNT(subcommands); i++) qn_nearest_offer(&nearest, subcommands[i].name);
+    return command_usage("unknown command '%s'%s", name, qn_nearest_hint(&nearest));
+}
+
 // -h, --help; --version. Anything else that begins with '-' is no option of the command itself.
 static int top_level_option(const char *word)
 {
@@ -55,7 +64,7 @@ static int help_or_version(int argc, char **argv)
     if (!is_help) return top_level_option("--version");
     if (argc == 2) return top_level_option("--help");
     const subcommand *command = find(argv[2]);
-    if (!command) return command_usage("unknown command '%s'", argv[2]);
+    if (!command) return unknown_command(argv[2]);
     char *words[] = {argv[2], option, NULL};
     return command->run(2, words);
 }
@@ -77,6 +86,6 @@ int main(int argc, char **argv)
     if (argv[1][0] == '-') return flush_output(top_level_option(argv[1]));
     if (!strcmp(argv[1], "help") || !strcmp(argv[1], "version")) return flush_output(help_or_version(argc, argv));
     const subcommand *command = find(argv[1]);
-    if (!command) return command_usage("unknown command '%s'", argv[1]);
+    if (!command) return flush_output(unknown_command(argv[1]));
     return flush_output(command->run(argc - 1, argv + 1));
 }

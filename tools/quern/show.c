@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/key.h"
+#include "base/nearest.h"
 #include "command.h"
 #include "runtime/runtime.h"
 #include "table.h"
@@ -334,6 +335,15 @@ static quern_status read_spec(show *s, const char *spec_text)
     return QUERN_OK;
 }
 
+static int unknown_kind(const char *word)
+{
+    qn_nearest nearest;
+    qn_nearest_init(&nearest, word, strlen(word));
+    for (size_t i = 0; i < QN_COUNT(kinds); i++) qn_nearest_offer(&nearest, kinds[i].name);
+    return command_usage("cannot show '%s'%s: plan, source, key and resources are known", word,
+                         qn_nearest_hint(&nearest));
+}
+
 static int show_spec(show *s, int argc, char **argv, const char *arch)
 {
     size_t kind = 0;
@@ -341,8 +351,7 @@ static int show_spec(show *s, int argc, char **argv, const char *arch)
     int exit_status;
     if (argc != 3) return command_usage("plan, source, key or resources, and one spec, are needed");
     while (kind < QN_COUNT(kinds) && strcmp(argv[1], kinds[kind].name) != 0) kind++;
-    if (kind == QN_COUNT(kinds))
-        return command_usage("cannot show '%s': plan, source, key and resources are known", argv[1]);
+    if (kind == QN_COUNT(kinds)) return unknown_kind(argv[1]);
     quern_status status = read_spec(s, argv[2]);
     if (status != QUERN_OK) return command_status(status);
     exit_status = command_check_sizes(&s->sizes, &s->family, 1);

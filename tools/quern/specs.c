@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "base/path.h"
 #include "ops/field.h"
 
@@ -89,9 +90,14 @@ static void write_range(spec_item *item)
 static quern_status unknown_size(const qn_family *family, const char *name)
 {
     qn_text known = QN_TEXT_INIT;
-    for (size_t i = 0; i < family->size_count; i++) qn_text_putf(&known, "%s%s", i ? ", " : "", family->sizes[i].name);
-    quern_status status =
-        qn_fail(QUERN_UNKNOWN_ARGUMENT, "%s has no size \"%s\"; it has %s", family->name, name, qn_text_string(&known));
+    qn_nearest nearest;
+    qn_nearest_init(&nearest, name, strlen(name));
+    for (size_t i = 0; i < family->size_count; i++) {
+        qn_text_putf(&known, "%s%s", i ? ", " : "", family->sizes[i].name);
+        qn_nearest_offer(&nearest, family->sizes[i].name);
+    }
+    quern_status status = qn_fail(QUERN_UNKNOWN_ARGUMENT, "%s has no size \"%s\"%s; it has %s", family->name, name,
+                                  qn_nearest_hint(&nearest), qn_text_string(&known));
     qn_text_fini(&known);
     return status;
 }

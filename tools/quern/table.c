@@ -74,6 +74,14 @@ static cell real_cell(double value, int decimals)
     return made;
 }
 
+static cell value_cell(double value, int decimals)
+{
+    if (!isnan(value)) return real_cell(value, decimals);
+    cell made = text_cell("nan"); // of either sign
+    made.number = value;
+    return made;
+}
+
 static cell int_cell(int64_t value)
 {
     char text[32];
@@ -100,6 +108,9 @@ void table_add(table *t, ...)
             break;
         case TABLE_REAL:
             row[c] = real_cell(va_arg(list, double), t->columns[c].decimals);
+            break;
+        case TABLE_VALUE:
+            row[c] = value_cell(va_arg(list, double), t->columns[c].decimals);
             break;
         }
     }
@@ -150,7 +161,7 @@ static void print_cell(const char *text, size_t width, bool right, bool last)
 
 static bool is_number(table_kind kind)
 {
-    return kind == TABLE_INT || kind == TABLE_REAL;
+    return kind == TABLE_INT || kind == TABLE_REAL || kind == TABLE_VALUE;
 }
 
 // widths: 0 for a column that is not shown
@@ -177,7 +188,7 @@ void table_print(const table *t)
 static cJSON *cell_json(const cell *c, table_kind kind)
 {
     if (!c->text) return cJSON_CreateNull();
-    if (is_number(kind)) return cJSON_CreateNumber(c->number);
+    if (is_number(kind) && !(kind == TABLE_VALUE && !isfinite(c->number))) return cJSON_CreateNumber(c->number);
     cJSON *json = kind == TABLE_JSON ? cJSON_Parse(c->text) : NULL;
     return json ? json : cJSON_CreateString(c->text);
 }

@@ -12,14 +12,15 @@ typedef enum table_kind {
     TABLE_TEXT, // const char *; NULL is printed as "-" and null
     TABLE_JSON, // the same, of text that is JSON itself: "[2, 3]"
     TABLE_INT,  // int64_t
-    TABLE_REAL  // double; NaN is printed as "-" and null
+    TABLE_REAL, // double; NaN is printed as "-" and null
+    TABLE_VALUE // double that may be NaN or infinite itself: these are printed as what they are, in JSON as strings
 } table_kind;
 
 typedef struct table_column {
     const char *title; // above the column; NULL: in JSON only
     const char *key;   // in JSON; NULL: in the table only
     table_kind kind;
-    int decimals; // TABLE_REAL
+    int decimals; // TABLE_REAL, TABLE_VALUE
 } table_column;
 
 typedef struct table table;

@@ -2,17 +2,14 @@
 // The tuner's questions about attention: sequences of one query and of many, shorter and longer than blocks and tiles,
 // in every order of axes, with rows that see nothing and with scores far apart; whatever the spec's features are.
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "reference/reference.h"
 #include "support/check_attention.h"
 #include "tune_subject.h"
 
-typedef struct state {
-    attention_case c;
-    attention_data data; // refers to c
-} state;
+TUNE_CASES(attention_case, attention_data, ATTENTION_BUFFERS, attention_data_make(c, 0x7FFF, data),
+           attention_data_free(data), attention_check_case(data, report)); // NaN where no position is
 
 // ---- what is timed
 
@@ -84,38 +81,19 @@ static void set_lengths(attention_case *c, const struct question *q)
     }
 }
 
-static bool make(const quern_spec *base, size_t index, tune_case *out)
+static bool question(const quern_spec *base, size_t index, void *out)
 {
     if (index >= QN_COUNT(questions)) return false;
     const struct question *q = &questions[index];
-    memset(out, 0, sizeof *out);
-    state *s = calloc(1, sizeof *s);
-    if (!s) return true;
-    s->c = (attention_case){.B = q->B, .Hq = q->Hkv * q->packed, .Hkv = q->Hkv};
-    s->c.spec = *(const quern_attention_spec *)base;
-    snprintf(s->c.name, sizeof s->c.name, "tuner's question %zu", index);
-    snprintf(s->c.text, sizeof s->c.text, "attention");
-    s->c.order = q->order, s->c.fill = q->fill, s->c.p = q->p, s->c.seed = 40 + index;
-    set_lengths(&s->c, q);
-    if (!attention_data_make(&s->c, 0x7FFF, &s->data)) { // NaN where no position is
-        free(s);
-        return true;
-    }
-    tune_case_fill(out, s, s->data.buffer, ATTENTION_BUFFERS, &s->data.args.base);
+    attention_case *c = out;
+    *c = (attention_case){.B = q->B, .Hq = q->Hkv * q->packed, .Hkv = q->Hkv};
+    c->spec = *(const quern_attention_spec *)base;
+    snprintf(c->name, sizeof c->name, "tuner's question %zu", index);
+    snprintf(c->text, sizeof c->text, "attention");
+    c->order = q->order, c->fill = q->fill, c->p = q->p, c->seed = 40 + index;
+    set_lengths(c, q);
     return true;
 }
 
-static int64_t judge(const tune_case *c, qn_text *report)
-{
-    return attention_check_case(&((const state *)c->state)->data, report);
-}
-
-static void unmake(tune_case *c)
-{
-    state *s = c->state;
-    if (s) attention_data_free(&s->data);
-    free(s);
-}
-
 const tune_subject tune_attention = {
-    .family = &qn_family_attention, .fill = fill, .make = make, .judge = judge, .unmake = unmake};
+    .family = &qn_family_attention, .fill = fill, .cases = &cases, .question = question};

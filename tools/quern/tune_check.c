@@ -20,18 +20,47 @@ const tune_subject *tune_find_subject(const char *family)
     return NULL;
 }
 
-void tune_case_fill(tune_case *c, void *state, const hostile_buffer *buffers, size_t count, const quern_args *args)
+// ---- a case on the host
+
+typedef struct host_case {
+    const tune_cases *of;
+    void *c, *data;         // data refers to c
+    const quern_args *args; // NULL: out of memory
+    hostile_buffer buffer[TUNE_MOST_BUFFERS];
+} host_case;
+
+// false: there is no such case.
+static bool make_case(const tune_subject *subject, const quern_spec *spec, size_t index, host_case *out)
 {
-    for (size_t i = 0; i < count; i++) c->buffer[i].bytes = buffers[i].bytes, c->buffer[i].count = buffers[i].count;
-    c->args = args;
-    c->state = state;
+    const tune_cases *of = subject->cases;
+    *out = (host_case){.of = of, .c = calloc(1, of->case_bytes)};
+    if (!out->c) return true;
+    if (!subject->question(spec, index, out->c)) {
+        free(out->c);
+        return false;
+    }
+    out->data = calloc(1, of->data_bytes);
+    if (out->data && !of->make(out->c, out->data)) free(out->data), out->data = NULL;
+    if (!out->data) return true;
+    memcpy(out->buffer, (const char *)out->data + of->buffer_offset, of->buffers * sizeof *out->buffer);
+    out->args = (const quern_args *)(const void *)((const char *)out->data + of->args_offset);
+    return true;
 }
+
+static void free_case(host_case *c)
+{
+    if (c->data) c->of->free(c->data);
+    free(c->data);
+    free(c->c);
+}
+
+// ---- on the device
 
 typedef struct checked {
     const tune_subject *subject;
     const device *d;
     const quern_spec *spec;
-    tune_case host;
+    host_case host;
     CUdeviceptr buffer[TUNE_MOST_BUFFERS];
     CUdeviceptr workspace;
     quern_args *args; // device pointers
@@ -51,11 +80,11 @@ static void set_pointer(void *args, size_t offset, CUdeviceptr address)
 }
 
 // The buffer that a host pointer leads into; TUNE_MOST_BUFFERS: none.
-static size_t buffer_of(const tune_case *c, const void *pointer)
+static size_t buffer_of(const host_case *c, const void *pointer)
 {
     size_t i = 0;
     for (; i < TUNE_MOST_BUFFERS; i++) {
-        const char *begin = c->buffer[i].bytes, *at = pointer;
+        const unsigned char *begin = c->buffer[i].bytes, *at = pointer;
         if (begin && at >= begin && at < begin + (c->buffer[i].count ? c->buffer[i].count : 1)) break;
     }
     return i;
@@ -124,7 +153,7 @@ static quern_status judge(const checked *c)
 {
     quern_status status = QUERN_OK;
     qn_text report = QN_TEXT_INIT;
-    if (c->subject->judge(&c->host, &report))
+    if (c->host.of->check(c->host.data, &report))
         status = qn_fail(QUERN_INTERNAL, "wrong results: %s", qn_text_string(&report));
     qn_text_fini(&report);
     return status;
@@ -193,7 +222,7 @@ static void release(checked *c)
         if (c->buffer[i]) (void)c->d->driver->cuMemFree(c->buffer[i]);
     if (c->workspace) (void)c->d->driver->cuMemFree(c->workspace);
     free(c->args);
-    c->subject->unmake(&c->host);
+    free_case(&c->host);
 }
 
 // judged: op itself, or the op of the spec that the judge needs.
@@ -215,7 +244,7 @@ static quern_status run_cases(const tune_subject *subject, const device *d, cons
 {
     for (size_t i = 0;; i++) {
         checked c = {.subject = subject, .d = d};
-        if (!subject->make(judged_spec, i, &c.host)) return QUERN_OK;
+        if (!make_case(subject, judged_spec, i, &c.host)) return QUERN_OK;
         quern_status status = run_case(&c, spec, op, judged_spec, judged);
         release(&c);
         QN_TRY(status);

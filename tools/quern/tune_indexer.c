@@ -2,59 +2,16 @@
 // The tuner's questions about indexer: rows of every length, ties by the thousand, any bytes, and one row long enough for
 // records; whatever the spec's layout, types and pages are. Scores are asked for where the spec does not.
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "indexer_draw.h"
 #include "support/hostile_indexer.h"
 #include "tune_subject.h"
 
-typedef struct state {
-    indexer_case c;
-    indexer_data data; // refers to c
-} state;
+TUNE_CASES(indexer_case, indexer_data, INDEXER_BUFFERS, indexer_data_make(c, data), indexer_data_free(data),
+           indexer_check_case(data, report));
 
 // ---- what is timed
-
-static uint64_t draw(uint64_t *drawn)
-{
-    *drawn ^= *drawn << 13, *drawn ^= *drawn >> 7, *drawn ^= *drawn << 17;
-    return *drawn;
-}
-
-// A finite code: two of FP4, or one of E4M3 that is not small.
-static uint8_t draw_code(uint64_t *drawn, bool fp8)
-{
-    uint64_t x = draw(drawn);
-    return (uint8_t)(fp8 ? (x & 0x80) | (0x40 + (x >> 8) % 0x38) : x);
-}
-
-// Scales that lie within four times each other.
-static uint8_t draw_scale(uint64_t *drawn, bool e4m3)
-{
-    return (uint8_t)((e4m3 ? 0x30 : 120) + draw(drawn) % (e4m3 ? 16 : 3));
-}
-
-// Pages of a shared layout: a page's values, then its scales.
-static void fill_keys(const quern_indexer_spec *s, uint64_t *drawn, uint8_t *host, size_t bytes)
-{
-    bool fp8 = s->layout == QUERN_INDEXER_FP8_SHARED, heads = s->layout == QUERN_INDEXER_NVFP4_HEADS;
-    size_t value = (size_t)(fp8 ? s->C : s->C / 2), scale = (size_t)(fp8 ? 4 : s->C / 32), page = (size_t)s->page;
-    const float single = 0x1p-7f;
-    for (size_t i = 0; i < bytes; i++) {
-        size_t at = page && !heads ? i % (page * (value + scale)) : 0;
-        if (at < page * value || at == 0)
-            host[i] = draw_code(drawn, fp8);
-        else if (fp8)
-            host[i] = ((const uint8_t *)&single)[at % 4];
-        else
-            host[i] = draw_scale(drawn, false);
-    }
-}
-
-static void fill_floats(float *host, size_t elements, float value)
-{
-    for (size_t i = 0; i < elements; i++) host[i] = value;
-}
 
 // Sequences of equal length, a sequence's rows the last ones of it. Pages lie scattered, as a server leaves them.
 static void fill_integers(const quern_indexer_spec *s, const quern_indexer_sizes *n, const char *name, int32_t *host,
@@ -76,28 +33,38 @@ static void fill_integers(const quern_indexer_spec *s, const quern_indexer_sizes
     }
 }
 
+static void fill_bytes(const quern_indexer_spec *s, const char *name, uint64_t *drawn, uint8_t *host, size_t bytes)
+{
+    const bool heads = s->layout == QUERN_INDEXER_NVFP4_HEADS;
+    if (!strcmp(name, "keys"))
+        draw_keys(drawn, s, host, bytes);
+    else if (!strcmp(name, "q"))
+        draw_codes(drawn, s->q == QUERN_INDEXER_Q_FP8, host, bytes);
+    else
+        draw_scales(drawn, heads && !strcmp(name, "key_scale") ? INDEXER_SCALE_E4M3 : INDEXER_SCALE_POWER, host, bytes);
+}
+
+static void fill_floats(const char *name, uint64_t *drawn, float *host, size_t elements)
+{
+    if (strcmp(name, "w") != 0)
+        draw_scales(drawn, INDEXER_SCALE_F32, (uint8_t *)host, elements * sizeof *host);
+    else
+        for (size_t i = 0; i < elements; i++) host[i] = drawn_normal(drawn) * 0.011f;
+}
+
 static bool fill(const quern_spec *base, const void *sizes, const qn_tensor *tensor, size_t copy, void *host,
                  size_t elements)
 {
     const quern_indexer_spec *s = (const quern_indexer_spec *)base;
-    const char *name = tensor->name;
-    bool is_scale = !strcmp(name, "q_scale") || !strcmp(name, "key_scale"), is_key = !strcmp(name, "keys");
     uint64_t drawn = 0x9E3779B97F4A7C15u + copy;
     if (tensor->dtype != QUERN_U8 && tensor->dtype != QUERN_I32 && tensor->dtype != QUERN_F32) return false; // q
     if (!host) return true;
     if (tensor->dtype == QUERN_I32)
-        fill_integers(s, sizes, name, host, elements);
-    else if (tensor->dtype == QUERN_F32 && strcmp(name, "w") != 0)
-        fill_floats(host, elements, 0x1p-7f);
+        fill_integers(s, sizes, tensor->name, host, elements);
     else if (tensor->dtype == QUERN_F32)
-        for (size_t i = 0; i < elements; i++) ((float *)host)[i] = (float)(int32_t)draw(&drawn) * 0x1p-36f;
-    else if (is_key)
-        fill_keys(s, &drawn, host, elements);
+        fill_floats(tensor->name, &drawn, host, elements);
     else
-        for (size_t i = 0; i < elements; i++)
-            ((uint8_t *)host)[i] = is_scale
-                                       ? draw_scale(&drawn, name[0] == 'k' && s->layout == QUERN_INDEXER_NVFP4_HEADS)
-                                       : draw_code(&drawn, s->q == QUERN_INDEXER_Q_FP8);
+        fill_bytes(s, tensor->name, &drawn, host, elements);
     return true;
 }
 
@@ -124,39 +91,20 @@ static bool judged(const quern_spec *spec, quern_any_spec *with)
     return true;
 }
 
-static bool make(const quern_spec *base, size_t index, tune_case *out)
+static bool question(const quern_spec *base, size_t index, void *out)
 {
     if (index >= QN_COUNT(questions)) return false;
     const struct question *q = &questions[index];
-    memset(out, 0, sizeof *out);
-    state *s = calloc(1, sizeof *s);
-    if (!s) return true;
-    s->c = (indexer_case){.T = q->T, .most = q->most, .fill = q->fill, .lengths = q->lengths};
-    s->c.spec = *(const quern_indexer_spec *)base;
-    snprintf(s->c.name, sizeof s->c.name, "tuner's question %zu", index);
-    snprintf(s->c.text, sizeof s->c.text, "indexer");
-    s->c.sequences = s->c.spec.row_seq || s->c.spec.cu_keys ? 3 : 1;
-    s->c.offset = q->offset, s->c.padding = q->padding, s->c.seed = 60 + index;
-    s->c.exact = q->fill == INDEXER_INTEGER || q->fill == INDEXER_ZERO;
-    if (!indexer_data_make(&s->c, &s->data)) {
-        free(s);
-        return true;
-    }
-    tune_case_fill(out, s, s->data.buffer, INDEXER_BUFFERS, &s->data.args.base);
+    indexer_case *c = out;
+    *c = (indexer_case){.T = q->T, .most = q->most, .fill = q->fill, .lengths = q->lengths};
+    c->spec = *(const quern_indexer_spec *)base;
+    snprintf(c->name, sizeof c->name, "tuner's question %zu", index);
+    snprintf(c->text, sizeof c->text, "indexer");
+    c->sequences = c->spec.row_seq || c->spec.cu_keys ? 3 : 1;
+    c->offset = q->offset, c->padding = q->padding, c->seed = 60 + index;
+    c->exact = q->fill == INDEXER_INTEGER || q->fill == INDEXER_ZERO;
     return true;
 }
 
-static int64_t judge(const tune_case *c, qn_text *report)
-{
-    return indexer_check_case(&((const state *)c->state)->data, report);
-}
-
-static void unmake(tune_case *c)
-{
-    state *s = c->state;
-    if (s) indexer_data_free(&s->data);
-    free(s);
-}
-
 const tune_subject tune_indexer = {
-    .family = &qn_family_indexer, .fill = fill, .judged = judged, .make = make, .judge = judge, .unmake = unmake};
+    .family = &qn_family_indexer, .fill = fill, .judged = judged, .cases = &cases, .question = question};

@@ -2,17 +2,14 @@
 // The tuner's questions about router: every pattern of the hostile list, with few and many tokens, at all alignments. The
 // judge goes by the logits, since ids may differ from the reference's only within their bound: they are asked for where
 // the spec does not.
-#include <stdlib.h>
 #include <string.h>
 
 #include "support/check_router.h"
 #include "support/hostile_router.h"
 #include "tune_subject.h"
 
-typedef struct state {
-    router_case c;
-    router_data data; // refers to c
-} state;
+TUNE_CASES(router_case, router_data, ROUTER_BUFFERS, router_data_make(c, data), router_data_free(data),
+           router_check_case(data, report));
 
 // Biases as training leaves them: small.
 static bool fill(const quern_spec *spec, const void *sizes, const qn_tensor *tensor, size_t copy, void *host,
@@ -34,37 +31,16 @@ static bool judged(const quern_spec *spec, quern_any_spec *with)
     return true;
 }
 
-static bool make(const quern_spec *base, size_t index, tune_case *out)
+static bool question(const quern_spec *base, size_t index, void *out)
 {
     static const int64_t tokens[] = {1, 7, 33, 70};
     const quern_router_spec *spec = (const quern_router_spec *)base;
-    router_case c;
-    if (!router_pattern(index, spec, tokens[index % 4], &c)) return false;
-    memset(out, 0, sizeof *out);
-    c.offset = (int64_t)(index % 5);
-    if (index % 3) c.x_stride = spec->D + (int64_t)(index % 7);
-    state *s = calloc(1, sizeof *s);
-    if (!s) return true;
-    s->c = c;
-    if (!router_data_make(&s->c, &s->data)) {
-        free(s);
-        return true;
-    }
-    tune_case_fill(out, s, s->data.buffer, ROUTER_BUFFERS, &s->data.args.base);
+    router_case *c = out;
+    if (!router_pattern(index, spec, tokens[index % 4], c)) return false;
+    c->offset = (int64_t)(index % 5);
+    if (index % 3) c->x_stride = spec->D + (int64_t)(index % 7);
     return true;
 }
 
-static int64_t judge(const tune_case *c, qn_text *report)
-{
-    return router_check_case(&((const state *)c->state)->data, report);
-}
-
-static void unmake(tune_case *c)
-{
-    state *s = c->state;
-    if (s) router_data_free(&s->data);
-    free(s);
-}
-
 const tune_subject tune_router = {
-    .family = &qn_family_router, .fill = fill, .judged = judged, .make = make, .judge = judge, .unmake = unmake};
+    .family = &qn_family_router, .fill = fill, .judged = judged, .cases = &cases, .question = question};

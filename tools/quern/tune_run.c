@@ -4,8 +4,6 @@
 //   (1) Candidates are compiled in a quern without a database; only a winner's kernels are kept.
 //   (2) SIGINT ends the search of this range, keeps what it found, and leaves the others out; a second one kills.
 #include <math.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +17,6 @@
 #include "tune/results.h"
 
 enum { SECONDS_A_JOB = 30, FIRST_REPEATS = 5, REPEATS = 40, DRAWS = 48, COMPILE_MS = 60000 };
-
-static atomic_bool interrupted;
 
 typedef struct tuning {
     tune_request *r;
@@ -42,12 +38,7 @@ typedef struct tuning {
 static bool is_stopped(void *user)
 {
     (void)user;
-    return atomic_load(&interrupted);
-}
-
-static int is_cancelled(void *user)
-{
-    return is_stopped(user);
+    return command_interrupted();
 }
 
 static quern_status check(void *user, const quern_op *op)
@@ -193,7 +184,7 @@ static int run_jobs(tuning *t)
 {
     int failed = 0;
     const size_t job_count = t->r->job_count;
-    for (; t->done < job_count && !atomic_load(&interrupted); t->done++) {
+    for (; t->done < job_count && !command_interrupted(); t->done++) {
         quern_status status = run_job(t, &t->r->jobs[t->done]);
         if (status == QUERN_OK || status == QUERN_CANCELLED) continue;
         failed++;
@@ -204,26 +195,13 @@ static int run_jobs(tuning *t)
         }
     }
     command_progress_end();
-    if (atomic_load(&interrupted))
+    if (command_interrupted())
         return command_fail("interrupted after %zu of %zu ranges of sizes; what was found is kept",
                             table_rows(t->table), job_count);
     return failed ? command_fail("%d of %zu ranges of sizes failed", failed, job_count) : COMMAND_OK;
 }
 
 // ---- the whole
-
-static void on_interrupt(int signal)
-{
-    (void)signal;
-    atomic_store(&interrupted, true);
-}
-
-static void catch_interrupt(void)
-{
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-}
 
 static quern_status open_scratch(tuning *t)
 {
@@ -232,7 +210,7 @@ static quern_status open_scratch(tuning *t)
     options.tuning = QUERN_TUNING_OFF;
     options.compile_timeout_ms = COMPILE_MS;
     options.compile_threads = 1;
-    options.cancel = is_cancelled;
+    options.cancel = command_cancelled;
     return quern_open(&options, &t->scratch);
 }
 
@@ -284,7 +262,7 @@ int tune_run(tune_request *r)
     int exit_status = status == QUERN_OK ? COMMAND_OK : command_status(status);
     if (status == QUERN_OK) {
         t.table = table_create(columns, QN_COUNT(columns));
-        catch_interrupt();
+        command_catch_interrupt();
         exit_status = run_jobs(&t);
         print_results(&t);
         if (r->plot && t.rows.count) status = tune_plot(r->plot, r->jobs[0].subject->family, &t.rows);

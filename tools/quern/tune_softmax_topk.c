@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tuner's questions about softmax_topk: what its optional inputs hold while it is timed, and every pattern of the
 // hostile list, with rows at all alignments.
-#include <stdlib.h>
 #include <string.h>
 
 #include "support/check.h"
@@ -9,10 +8,8 @@
 
 enum { ELEMENTS = 1 << 20, MOST_ROWS = 5 };
 
-typedef struct state {
-    hostile_case c;
-    hostile_data data; // refers to c
-} state;
+TUNE_CASES(hostile_case, hostile_data, HOSTILE_BUFFERS, hostile_data_make(c, data), hostile_data_free(data),
+           check_case(data, report));
 
 // Temperatures near 1, tokens inside the vocabulary: what sampling does.
 static bool fill(const quern_spec *spec, const void *sizes, const qn_tensor *tensor, size_t copy, void *host,
@@ -29,37 +26,16 @@ static bool fill(const quern_spec *spec, const void *sizes, const qn_tensor *ten
     return true;
 }
 
-static bool make(const quern_spec *base, size_t index, tune_case *out)
+static bool question(const quern_spec *base, size_t index, void *out)
 {
     const quern_softmax_topk_spec *spec = (const quern_softmax_topk_spec *)base;
     int64_t rows = ELEMENTS / spec->V + 1;
-    hostile_case c;
-    if (!hostile_pattern(index, spec, rows < MOST_ROWS ? rows : MOST_ROWS, &c)) return false;
-    memset(out, 0, sizeof *out);
-    c.logits_offset = (int64_t)(index % 8);
-    c.logits_stride = index % 3 ? spec->V + (int64_t)(index % 5) : 0;
-    state *s = calloc(1, sizeof *s);
-    if (!s) return true;
-    s->c = c;
-    if (!hostile_data_make(&s->c, &s->data)) {
-        free(s);
-        return true;
-    }
-    tune_case_fill(out, s, s->data.buffer, HOSTILE_BUFFERS, &s->data.args.base);
+    hostile_case *c = out;
+    if (!hostile_pattern(index, spec, rows < MOST_ROWS ? rows : MOST_ROWS, c)) return false;
+    c->logits_offset = (int64_t)(index % 8);
+    c->logits_stride = index % 3 ? spec->V + (int64_t)(index % 5) : 0;
     return true;
 }
 
-static int64_t judge(const tune_case *c, qn_text *report)
-{
-    return check_case(&((const state *)c->state)->data, report);
-}
-
-static void unmake(tune_case *c)
-{
-    state *s = c->state;
-    if (s) hostile_data_free(&s->data);
-    free(s);
-}
-
 const tune_subject tune_softmax_topk = {
-    .family = &qn_family_softmax_topk, .fill = fill, .make = make, .judge = judge, .unmake = unmake};
+    .family = &qn_family_softmax_topk, .fill = fill, .cases = &cases, .question = question};

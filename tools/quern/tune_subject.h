@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the tuner must know of a family: one constant tune_<family> in tune_<family>.c, and a word in TUNE_SUBJECTS. The
-// subject makes hostile inputs on the host and judges outputs there; everything between, on the device, is tune_check.c.
+// subject chooses hostile cases, which the tests' lists make and judge on the host; the rest is tune_check.c.
 #ifndef QUERN_TOOLS_TUNE_SUBJECT_H
 #define QUERN_TOOLS_TUNE_SUBJECT_H
+
+#include <stddef.h>
 
 #include "device.h"
 #include "ops/family.h"
@@ -10,15 +12,34 @@
 
 enum { TUNE_MOST_BUFFERS = 32, TUNE_GUARD = 0xA5 };
 
-// Inputs on the host with room for the outputs, every byte of which is TUNE_GUARD.
-typedef struct tune_case {
-    const quern_args *args; // of the family, with host pointers into the buffers
-    struct {
-        void *bytes; // NULL: none
-        size_t count;
-    } buffer[TUNE_MOST_BUFFERS];
-    void *state; // the subject's
-} tune_case;
+// A family's hostile cases and their data, whatever their types are: inputs on the host with room for the outputs, every
+// byte of which is TUNE_GUARD.
+typedef struct tune_cases {
+    size_t case_bytes, data_bytes;
+    size_t buffer_offset, args_offset, buffers; // in the data: hostile_buffer[buffers], the family's arguments
+    bool (*make)(const void *c, void *data);    // which refers to c. false: out of memory
+    void (*free)(void *data);
+    int64_t (*check)(const void *data, qn_text *report); // how many outputs are wrong; the first ones into *report
+} tune_cases;
+
+// The functions of a subject's own types: MAKE, FREE and CHECK are calls, of c, data and report.
+#define TUNE_CASES(CASE, DATA, BUFFERS, MAKE, FREE, CHECK)                                                             \
+    static bool cases_make(const void *c, void *data)                                                                  \
+    {                                                                                                                  \
+        return MAKE;                                                                                                   \
+    }                                                                                                                  \
+    static void cases_free(void *data)                                                                                 \
+    {                                                                                                                  \
+        FREE;                                                                                                          \
+    }                                                                                                                  \
+    static int64_t cases_check(const void *data, qn_text *report)                                                      \
+    {                                                                                                                  \
+        return CHECK;                                                                                                  \
+    }                                                                                                                  \
+    _Static_assert((int)BUFFERS <= (int)TUNE_MOST_BUFFERS, "room for the buffers");                                    \
+    static const tune_cases cases = {sizeof(CASE),         sizeof(DATA), offsetof(DATA, buffer),                       \
+                                     offsetof(DATA, args), BUFFERS,      cases_make,                                   \
+                                     cases_free,           cases_check}
 
 typedef struct tune_subject {
     const qn_family *family;
@@ -30,21 +51,15 @@ typedef struct tune_subject {
     // The spec with every output that the judge needs, when it needs more than this one has; false: it does not. Then
     // candidates are judged by that spec, and this one's outputs must be the same bits. NULL: never.
     bool (*judged)(const quern_spec *spec, quern_any_spec *with);
-    // Case number `index` of a spec: ordinary and hostile inputs, of few rows. false: there are no more. args NULL: out
-    // of memory.
-    bool (*make)(const quern_spec *spec, size_t index, tune_case *c);
-    // How many of the outputs are wrong; the first ones into *report.
-    int64_t (*judge)(const tune_case *c, qn_text *report);
-    void (*unmake)(tune_case *c);
+    const tune_cases *cases;
+    // Case number `index` of a spec into *c, which is zero: ordinary and hostile inputs, of few rows. false: no more.
+    bool (*question)(const quern_spec *spec, size_t index, void *c);
 } tune_subject;
 
 #define TUNE_SUBJECTS(X) X(softmax_topk) X(gate) X(router) X(attention) X(indexer)
 #define X(name)          extern const tune_subject tune_##name;
 TUNE_SUBJECTS(X)
 #undef X
-
-// A case whose tensors are those of the hostile lists. state: the subject's, which owns them and args.
-void tune_case_fill(tune_case *c, void *state, const hostile_buffer *buffers, size_t count, const quern_args *args);
 
 const tune_subject *tune_find_subject(const char *family); // NULL: there is none
 

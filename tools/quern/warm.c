@@ -39,7 +39,8 @@ static const char text[] =
     "{\"rows\": [1, 64]}}; a log of $QUERN_LOG is a list too. --arch and sizes given here win over\n"
     "the lists'. --from reads a model's config.json (Llama, Qwen, DeepSeek, Gemma). --shard i/n takes\n"
     "every n-th of the (spec, architecture) pairs, from the i-th on (0 <= i < n): n machines share\n"
-    "the work, and 'quern cache import' merges their databases.\n";
+    "the work, and 'quern cache import' merges their databases. Ctrl-C ends it, keeps what was compiled\n"
+    "and says what was not.\n";
 
 // ---- one line a job
 
@@ -64,7 +65,9 @@ static void outcome(const job *j, char *out, size_t bytes)
     char from[64], kernels[32];
     origins(r, from, sizeof from);
     snprintf(kernels, sizeof kernels, "%d kernel%s", r->kernels, r->kernels == 1 ? "" : "s");
-    if (j->status != QUERN_OK)
+    if (j->status == QUERN_CANCELLED)
+        snprintf(out, bytes, "interrupted");
+    else if (j->status != QUERN_OK)
         snprintf(out, bytes, "failed");
     else if (r->compiled && r->cached)
         snprintf(out, bytes, "%d compiled in %.0f ms, %d cached (%s)", r->compiled, r->compile_ms, r->cached, from);
@@ -82,7 +85,7 @@ static void print_job(const job *j)
     const char *range = j->spec->range;
     printf("%-8s %s%s%s%s: %s\n", j->arch->name, j->spec->text, *range ? " [" : "", range, *range ? "]" : "", words);
     fflush(stdout);
-    if (j->status != QUERN_OK)
+    if (j->status != QUERN_OK && j->status != QUERN_CANCELLED)
         command_note("%s for %s: %s", j->spec->text, j->arch->name, j->message ? j->message : "");
 }
 
@@ -109,7 +112,7 @@ static void *worker(void *user)
     work *w = user;
     for (;;) {
         pthread_mutex_lock(&w->lock);
-        job *j = w->next < w->count ? &w->jobs[w->next++] : NULL;
+        job *j = w->next < w->count && !command_interrupted() ? &w->jobs[w->next++] : NULL;
         if (j) command_progress(w->done, w->count, j->spec->text);
         pthread_mutex_unlock(&w->lock);
         if (!j) return NULL;
@@ -132,6 +135,7 @@ static void run_jobs(work *w, size_t workers)
     worker(w);
     for (size_t i = 0; i < started; i++) pthread_join(threads[i], NULL);
     command_progress_end();
+    for (size_t i = w->next; i < w->count; i++) w->jobs[i].status = QUERN_CANCELLED; // not begun
 }
 
 // ---- the report
@@ -159,20 +163,33 @@ static void print_json(const work *w, double seconds)
     json_print(document);
 }
 
+// What Ctrl-C left undone. Kernels are stored one by one, so those of a pair that was begun are kept as far as they got.
+static int report_interrupt(const work *w, int kernels)
+{
+    size_t whole = 0;
+    for (size_t i = 0; i < w->count; i++) whole += w->jobs[i].status == QUERN_OK;
+    return command_fail(
+        "interrupted: %zu of %zu (spec, architecture) pairs are stored with %d kernels, %zu are not, %zu of "
+        "which were begun: what was compiled of these is kept",
+        whole, w->count, kernels, w->count - whole, w->done - whole);
+}
+
 static int report(const work *w, double seconds)
 {
-    int compiled = 0, cached = 0, stored = 0, failed = 0;
+    int compiled = 0, cached = 0, stored = 0, failed = 0, cancelled = 0;
     double ms = 0;
     for (size_t i = 0; i < w->count; i++) {
         const quern_warm_report *r = &w->jobs[i].report;
         compiled += r->compiled, cached += r->cached, stored += r->stored;
         ms += r->compile_ms;
+        cancelled += w->jobs[i].status == QUERN_CANCELLED;
         failed += w->jobs[i].status != QUERN_OK;
     }
     if (w->json)
         print_json(w, seconds);
     else
         printf("total    %d compiled in %.0f ms, %d cached; %.1f s\n", compiled, ms, cached, seconds);
+    if (cancelled) return report_interrupt(w, stored + cached);
     if (failed) return command_fail("%d of %zu failed", failed, w->count);
     if (stored < compiled) return command_fail("%d of %d compiled kernels were not kept", compiled - stored, compiled);
     return COMMAND_OK;
@@ -246,10 +263,12 @@ static int run_work(command_settings *settings, work *w, int64_t threads)
 {
     size_t workers = (size_t)threads < w->count ? (size_t)threads : w->count;
     settings->compile_threads = workers ? (int)((size_t)threads / workers) : 1;
+    settings->cancel = command_cancelled;
     w->json = settings->json;
     quern_status status = command_open(settings, &w->q);
     if (status == QUERN_OK && (status = check_keeps(settings->db)) != QUERN_OK) quern_close(w->q);
     if (status != QUERN_OK) return command_status(status);
+    command_catch_interrupt();
     double start = command_seconds();
     pthread_mutex_init(&w->lock, NULL);
     if (w->count) run_jobs(w, workers);

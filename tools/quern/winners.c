@@ -82,7 +82,7 @@ static size_t set_titles(const bound_tensor *ids, const bound_tensor *values, bo
     columns[count++] = (table_column){"row", "row", TABLE_INT, 0};
     columns[count++] = (table_column){"place", "place", TABLE_INT, 0};
     columns[count++] = (table_column){ids->tensor->name, ids->tensor->name, TABLE_INT, 0};
-    if (values) columns[count++] = (table_column){values->tensor->name, values->tensor->name, TABLE_REAL, 6};
+    if (values) columns[count++] = (table_column){values->tensor->name, values->tensor->name, TABLE_VALUE, 6};
     if (!has_words) return count;
     columns[count++] = (table_column){"word", NULL, TABLE_TEXT, 0};
     columns[count++] = (table_column){NULL, "word", TABLE_TEXT, 0};
