@@ -400,11 +400,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
     const u32 token = live ? wanted : (u32)p.N - 1;
     const Logits logits = logits_of(p, token);
 
-    const float depth = depth_of_bias(p); // no other launch's
-    if constexpr (DEPENDENT) wait_for_previous_launch();
+    float depth = 0.f;
+    if constexpr (DEPENDENT) {
+        depth = depth_of_bias(p); // no other launch's
+        wait_for_previous_launch();
+    }
     float score[kOwn];
     load_logits(p, logits, score);
     if (live) store_sums(p, token, score);
+    if constexpr (!DEPENDENT) depth = depth_of_bias(p);
     const Row row = row_of_token(score);
     score_all(p, row, score);
     bool kept = true, fine = true;

@@ -266,6 +266,11 @@ def local_k(report: Report) -> str:
     return table(title, ([str(each), *(cell(each, K) for K in Ks)] for each in entries))
 
 
+def options(row: Row) -> str:
+    """A spec's fields, without its family."""
+    return f"`{row['spec'].partition(' ')[2]}`"
+
+
 # ---- tables of gate and router
 
 
@@ -281,7 +286,7 @@ def routing(report: Report) -> str:
         best = [spread(peer), ratio(peer, row)] if peer else ["–", "–"]
         alone = row["peers"].get(product, {})
         alone_us = [spread(alone) if "us_median" in alone else "–"] if with_product else []
-        return [f"`{row['spec'].split(' ', 1)[1]}`", str(row["N"]), spread(row), *best, name, *alone_us]
+        return [options(row), str(row["N"]), spread(row), *best, name, *alone_us]
 
     title = "spec | tokens | µs | fastest peer, µs | takes | which"
     return table(title + (" | its product alone, µs" if with_product else ""), map(line, rows))
@@ -304,7 +309,8 @@ def beside_fastest(title: str, report: Report, cells: Callable[[Row], list[str]]
 def attention(report: Report) -> str:
     def cells(row: Row) -> list[str]:
         work = [number(row["tflop_per_s"]), number(row["tb_per_s"])]
-        return [f"`{row['spec'].split(' ', 1)[1]}`", row["shape"], spread(row), *work]
+        spec = row["spec"] if " d=" in row["spec"] else row["spec"].replace("attention", "attention d=64", 1)
+        return [options({"spec": spec}), row["shape"], spread(row), *work]
 
     return beside_fastest("spec | batch × heads, queries × keys | µs | TFLOP/s | TB/s", report, cells)
 
@@ -312,9 +318,32 @@ def attention(report: Report) -> str:
 def indexer(report: Report) -> str:
     def cells(row: Row) -> list[str]:
         sizes = [str(row[name]) for name in ("sequences", "length", "queries")]
-        return [f"`{row['spec'].split(' ', 1)[1]}`", " × ".join(sizes), spread(row), number(row["gb_per_s"])]
+        return [options(row), " × ".join(sizes), spread(row), number(row["gb_per_s"])]
 
     return beside_fastest("spec | sequences × entries × queries | µs | GB/s", report, cells)
+
+
+# ---- some rows of a table, for README.md
+
+
+def brief(whole: Callable[[Report], str], keep: Callable[[Row], bool]) -> Callable[[Report], str]:
+    return lambda report: whole({**report, "rows": list(filter(keep, report["rows"]))})
+
+
+def is_top_6(row: Row) -> bool:
+    return " K=6 " in row["spec"] and "in=f32" in row["spec"]
+
+
+def is_main_router(row: Row) -> bool:
+    return " K=6 " in row["spec"] and row["N"] in (1, 8, 64, 512, 4096)
+
+
+def is_main_indexer(row: Row) -> bool:
+    return " k=2048 q=mxfp4" in row["spec"]
+
+
+def is_8192_tokens(row: Row) -> bool:
+    return "8192 × 8192" in row["shape"] or ("1 × 8192" in row["shape"] and "kv_alias" not in row["spec"])
 
 
 TABLES: dict[str, Callable[[Report], str]] = {
@@ -340,7 +369,13 @@ OF_THEIR_OWN: dict[str, Callable[[Report], str]] = {  # tables with a report of 
     "local_k_random": local_k,
     "local_k_real": local_k,
 }
-TABLES |= OF_THEIR_OWN | {f"machine_{name}": machine for name in OF_THEIR_OWN}
+BRIEF: dict[str, Callable[[Report], str]] = {
+    "gate_brief": brief(routing, is_top_6),
+    "router_brief": brief(routing, is_main_router),
+    "attention_brief": brief(attention, is_8192_tokens),
+    "indexer_brief": brief(indexer, is_main_indexer),
+}
+TABLES |= OF_THEIR_OWN | BRIEF | {f"machine_{name}": machine for name in OF_THEIR_OWN}
 
 
 # ---- documents
@@ -403,7 +438,7 @@ def main() -> int:
     cache: dict[str, Report] = {}
 
     def report(name: str) -> Report:
-        own = name.removeprefix("machine_")
+        own = name.removeprefix("machine_").removesuffix("_brief")
         if own not in OF_THEIR_OWN:
             own = ""
         if own not in cache:
