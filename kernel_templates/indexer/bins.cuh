@@ -135,7 +135,7 @@ QN_DEVICE u32 rank_of_cut(u32 n, u32 wanted)
     return (u32)(mean + 3.f * sqrt_approximate(fmaxf(mean - mean * mean / kProbes, 0.f))) + 3;
 }
 
-// Begins and ends in a barrier; the words kCut and kMid are 0 before.
+// Begins and ends in a barrier; there is none where the cut would lie below all probes.
 template <class Items> QN_DEVICE Range range_of_probes(const Select &s, const Items &items, u32 n, u32 wanted)
 {
     constexpr u32 kParts = THREADS / kProbes; // of the probes that a thread compares its own with
@@ -234,7 +234,7 @@ QN_DEVICE void clear_fine(const Select &s)
     for (u32 i = thread_index(); i < kFineBins + kWarp; i += THREADS) s.bins[i] = 0;
 }
 
-// A batch may read past the last of n kept items.
+// A batch reads whole vectors: what lies behind the last of n kept items does not count, but is to be initialised.
 QN_DEVICE void pad_items(const Select &s, u32 n)
 {
     if (thread_index() < kBatch && n + thread_index() < kCapacity) s.item[n + thread_index()] = 0;

@@ -19,7 +19,7 @@ constexpr u32 kShares = SHARES;
 constexpr u32 kRoom = ROOM;
 constexpr u64 kRecordBytes = 8 * (2 + (u64)ROOM); // bound, nothing, candidates
 constexpr u32 kRawMost =
-    8192; // results of a row whose keys all go to the CTA that ends it, in order, instead of records
+    8192; // results of a row whose scores all go to the CTA that ends it, in order, instead of records
 constexpr u64 kRowBytes = kShares * kRecordBytes > 4 * kRawMost ? kShares *kRecordBytes : 4 * kRawMost;
 
 // ---- candidates

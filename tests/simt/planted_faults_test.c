@@ -83,8 +83,8 @@ static void a_missing_barrier_is_reported(void **state)
     (void)state;
     static const fault f = {"missing barrier",
                             "m0_normal",
-                            "if (warp_index() == 0) sample_search(bins, found);\n    __syncthreads();",
-                            "if (warp_index() == 0) sample_search(bins, found);",
+                            "        meanwhile();\n    __syncthreads();",
+                            "        meanwhile();",
                             BY_ACCESS,
                             "race"};
     check_fault(&f);
