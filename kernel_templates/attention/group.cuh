@@ -126,7 +126,7 @@ QN_DEVICE void prepare_scores(const attention_params &p, const Seen &seen, i32 k
 // base, as long as they are not too small for 16 bits: so it is first put some way above the largest score, further for
 // bf16, which has the exponents for it. With a cap there are no registers to keep the scores for a second try.
 constexpr bool kBasesStay = !SOFTCAP;
-constexpr float kHeadroom = IN == 3 ? 6.f : 1.f;
+constexpr float kHeadroom = IN == 3 ? 6.f : 0.f; // f16: more, and subnormal probabilities would lose a bit each
 
 // The base of a row for scores up to `whole`.
 template <bool kStays> QN_DEVICE float base_for(float base, float whole)

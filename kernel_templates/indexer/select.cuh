@@ -237,15 +237,6 @@ QN_DEVICE void store_winner(const indexer_params &p, const Row &row, u32 rank, u
     if (SCORES) p.scores[row.number * p.scores_stride + rank] = score_of(candidate_key(winner));
 }
 
-QN_DEVICE void store_padding(const indexer_params &p, const Row &row, u32 from)
-{
-#pragma unroll 1
-    for (u32 i = from + thread_index(); i < K; i += THREADS) {
-        p.indices[row.number * p.indices_stride + i] = -1;
-        if (SCORES) p.scores[row.number * p.scores_stride + i] = -infinity();
-    }
-}
-
 QN_DEVICE void note_last(const Select &s, u64 last)
 {
     s.word[kLast] = (u32)(last >> 32), s.word[kLastLow] = (u32)last;

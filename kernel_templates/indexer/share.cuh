@@ -21,6 +21,7 @@ constexpr u64 kRecordBytes = 8 * (2 + (u64)ROOM); // bound, nothing, candidates
 constexpr u32 kRawMost =
     8192; // results of a row whose scores all go to the CTA that ends it, in order, instead of records
 constexpr u64 kRowBytes = kShares * kRecordBytes > 4 * kRawMost ? kShares *kRecordBytes : 4 * kRawMost;
+static_assert(SHARES == 1 || 4 * kRawMost <= 8 * CAP, "CAP: a short row's scores");
 
 // ---- candidates
 

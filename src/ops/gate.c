@@ -426,6 +426,7 @@ QN_LAUNCH_PATH static void launch(const quern_spec *base, const qn_config *confi
     };
     out->grid[0] = ctas_of(config, a->N), out->grid[1] = 1, out->grid[2] = 1;
     out->skip = false;
+    memset(out->params, 0, offsetof(gate_block_params, p)); // what nobody reads, but the driver copies
     memcpy(out->params + (config->value[PLAN] == PLAN_BLOCK ? offsetof(gate_block_params, p) : 0), &p, sizeof p);
 }
 

@@ -288,6 +288,7 @@ static void launch_gate(const spec_t *s, const qn_kernel_plan *k, const router_p
     gate.logits_stride = p->logits_stride;
     gate.aligned = is_aligned(p->logits, p->logits_stride, 4, 16) && is_aligned(s->bias ? gate.bias : NULL, 0, 4, 16);
     out->grid[0] = (uint32_t)ceil_div(gate.N, tokens);
+    memset(out->params, 0, offsetof(gate_block_params, p)); // what nobody reads, but the driver copies
     memcpy(out->params + (k->params_bytes == sizeof(gate_block_params) ? offsetof(gate_block_params, p) : 0), &gate,
            sizeof gate);
 }

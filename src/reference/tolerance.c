@@ -69,6 +69,6 @@ double qn_tolerance_attention(const quern_spec *spec, const qn_tensor *tensor, d
     const quern_attention_spec *s = (const quern_attention_spec *)spec;
     double unit = s->in == QUERN_F16 ? 0x1p-11 : 0x1p-8;
     const double score = (CANCELLED * ((double)s->d / 16 + 4) + 2) * 0x1p-23;
-    if (!strcmp(tensor->name, "lse")) return fmax(2e-5, score * fabs(want)) + 4 * ulp(want);
+    if (!strcmp(tensor->name, "lse")) return 2e-5 + score * fabs(want) + 4 * ulp(want);
     return unit * (4 + fabs(want));
 }

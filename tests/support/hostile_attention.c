@@ -189,6 +189,7 @@ static void add_features(void)
     add(MODEL, "large_scores", "d=128 scale=1 lse=1", 1, 2, 1, 40, 100)->p = 8;
     add(MODEL, "long_tail", "d=64 lse=1 causal=1", 1, 2, 1, 70, 70)->fill = ATTENTION_LONG_TAIL;
     add(MODEL, "long_tail_f16", "d=64 in=f16 lse=1", 1, 2, 1, 3, 200)->fill = ATTENTION_LONG_TAIL;
+    add(MODEL, "far_tail_f16", "d=64 in=f16 scale=1 lse=1", 1, 1, 1, 130, 300)->fill = ATTENTION_FAR_TAIL;
     add(MODEL, "gqa_5", "d=64 causal=1 lse=1", 2, 10, 2, 1, 70);
     add(MODEL, "gqa_7", "d=64 causal=1 lse=1", 1, 14, 2, 5, 70);
     add(GPU, "gqa_7_prefill", "d=128 causal=1 lse=1", 1, 14, 2, 130, 170);

@@ -153,6 +153,15 @@ int64_t attention_row_of_key(const attention_case *c, int buffer, int64_t sequen
 
 // ---- contents
 
+// f16 numbers. Times log2 e the scores are 16.005 and -7.005: probabilities of 2^-23.01 are 2^-24 of f16 if they are made
+// relative to 2^17, and nothing relative to 2^18.
+static float far_tail(int buffer, int64_t position, int64_t i)
+{
+    if (buffer == ATTENTION_V) return position ? 1 : 0;
+    if (i) return 0;
+    return buffer == ATTENTION_Q ? 1 : position ? -4.85546875f : 11.09375f;
+}
+
 static float element(const attention_case *c, int buffer, int64_t sequence, int64_t position, int64_t head, int64_t i)
 {
     uint64_t row =
@@ -160,6 +169,7 @@ static float element(const attention_case *c, int buffer, int64_t sequence, int6
     float n = hostile_normal(row, (uint64_t)i);
     if (c->fill == ATTENTION_NORMAL) return c->p * n;
     if (c->fill == ATTENTION_LONG_TAIL) return c->p * n * n * n;
+    if (c->fill == ATTENTION_FAR_TAIL) return far_tail(buffer, position, i);
     if (buffer == ATTENTION_V) return c->fill == ATTENTION_POINT ? 1.0f : (float)(position % 256);
     if (i) return 0;
     if (buffer == ATTENTION_Q) return c->p;

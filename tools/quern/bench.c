@@ -189,7 +189,8 @@ quern_status bench_write(const cJSON *document, const char *file, bool complete)
 {
     char partial[4096];
     if (!file) return QUERN_OK;
-    snprintf(partial, sizeof partial, "%s.partial", file);
+    if (snprintf(partial, sizeof partial, "%s.partial", file) >= (int)sizeof partial)
+        return qn_fail(QUERN_FILE_ERROR, "--out: the name has more than %zu bytes", sizeof partial - sizeof ".partial");
     QN_TRY(write_file(document, partial));
     if (complete && rename(partial, file) != 0)
         return qn_fail(QUERN_FILE_ERROR, "--out: %s cannot be made of %s", file, partial);
