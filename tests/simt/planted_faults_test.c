@@ -81,12 +81,8 @@ static void check_fault(const fault *f)
 static void a_missing_barrier_is_reported(void **state)
 {
     (void)state;
-    static const fault f = {"missing barrier",
-                            "m0_normal",
-                            "        meanwhile();\n    __syncthreads();",
-                            "        meanwhile();",
-                            BY_ACCESS,
-                            "race"};
+    static const fault f = {"missing barrier",      "m0_normal", "        meanwhile();\n    __syncthreads();",
+                            "        meanwhile();", BY_ACCESS,   "race"};
     check_fault(&f);
 }
 

@@ -30,7 +30,7 @@ typedef enum attention_fill {
     ATTENTION_LONG_TAIL, // p times cubes of normal numbers
     ATTENTION_POINT,     // q[0] = p, k[0] = r, the rest 0; v = 1
     ATTENTION_POINT_17,  // the same, but k[0] of key 17 is r / 2; v = the key's number modulo 256
-    ATTENTION_FAR_TAIL   // scale 1: key 0's score just above 16 in units of log2, with v = 0; 23 below it all others', v = 1
+    ATTENTION_FAR_TAIL // scale 1: key 0's score just above 16 in units of log2, with v = 0; 23 below it all others', v = 1
 } attention_fill;
 
 typedef struct attention_case {
