@@ -107,7 +107,7 @@ static quern_status word_of(const char *variable, bool ignore, const qn_name *na
     return status;
 }
 
-static quern_status take_modes(quern *q, const quern_options *o)
+static quern_status read_modes(bool ignore, int *mode, int *tuning)
 {
     static const qn_name modes[] = {{"normal", QUERN_MODE_NORMAL},
                                     {"read_only", QUERN_MODE_READ_ONLY},
@@ -116,9 +116,21 @@ static quern_status take_modes(quern *q, const quern_options *o)
                                     {NULL, 0}};
     static const qn_name tunings[] = {
         {"normal", QUERN_TUNING_NORMAL}, {"frozen", QUERN_TUNING_FROZEN}, {"off", QUERN_TUNING_OFF}, {NULL, 0}};
+    QN_TRY(word_of("QUERN_MODE", ignore, modes, mode));
+    return word_of("QUERN_TUNE", ignore, tunings, tuning);
+}
+
+quern_status qn_check_mode(const char *variable)
+{
+    int mode = !strcmp(variable, "QUERN_MODE") ? 0 : QUERN_MODE_NORMAL;
+    int tuning = !strcmp(variable, "QUERN_TUNE") ? 0 : QUERN_TUNING_NORMAL;
+    return read_modes(false, &mode, &tuning);
+}
+
+static quern_status take_modes(quern *q, const quern_options *o)
+{
     int mode = o->mode, tuning = o->tuning;
-    QN_TRY(word_of("QUERN_MODE", o->ignore_environment, modes, &mode));
-    QN_TRY(word_of("QUERN_TUNE", o->ignore_environment, tunings, &tuning));
+    QN_TRY(read_modes(o->ignore_environment, &mode, &tuning));
     q->mode = (quern_mode)mode, q->tuning = (quern_tuning)tuning;
     return QUERN_OK;
 }

@@ -18,6 +18,7 @@
 #include "device.h"
 #include "model.h"
 #include "model_files.h"
+#include "runtime/runtime.h"
 #include "table.h"
 
 typedef struct doctor {
@@ -365,7 +366,12 @@ static void look_at_environment(doctor *d)
                                         "XDG_CACHE_HOME",  "CUDA_PATH",    "CUDA_HOME",   "CUDA_VISIBLE_DEVICES"};
     for (size_t i = 0; i < QN_COUNT(names); i++) {
         const char *value = qn_environment(names[i], false);
-        if (value) say(d, "environment", "ok", NULL, "%s=%s", names[i], value);
+        if (!value) continue;
+        if (qn_check_mode(names[i]) == QUERN_OK)
+            say(d, "environment", "ok", NULL, "%s=%s", names[i], value);
+        else
+            say(d, "environment", "bad", "set it to one of these words, or unset it: every other command refuses it",
+                "%s", quern_message());
     }
 }
 
