@@ -6,6 +6,8 @@ printf 'id\ttext (JSON string)\n0\t"a"\n1\t" the"\n4\t"\\n"\n' >tokens.tsv
 
 t quern run "$spec" logits=logits.npy values=values.npy indices=indices.npy --device cpu --show 2 --top 2 --tokens tokens.tsv
 integers indices.npy
+printf '0\t\033]0;x\007 evil\n1\t" the"\n4\t"\\n"\n' >words.tsv # no JSON string: no word
+t quern run "$spec" logits=logits.npy --device cpu --show 2 --top 2 --tokens words.tsv
 
 # Values that are no numbers are shown as what they are.
 npy nan.npy '<u2' False '(2, 4)' '\200\077\300\177\000\100\000\000\200\377\200\377\200\377\200\377'

@@ -77,3 +77,7 @@ t quern warm @none.txt --list
 t quern warm "$spec" --arch sm_90a --shard 1/2 --db rows.db
 t quern warm 'attention d=128' --arch sm_90a --Sq 1 --Hq 7 --Hkv 2 --db rows.db
 t quern warm 'attention d=128' --arch sm_90a --Sq 1 --Hkv 2 --list # Hq is not given
+
+# what would steer a terminal is shown as a question mark
+printf 'soft\033]0;x\007max V=16 K=4 in=f32\n' >escape.txt
+t quern warm @escape.txt --arch sm_90a --db rows.db

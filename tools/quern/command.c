@@ -19,14 +19,22 @@ static char command_name[64]; // "warm", "bench runtime": of the options that we
 
 // ---- messages
 
-// One message, whole, whichever threads write others.
+bool command_is_control(char c)
+{
+    return (unsigned char)c < 32 || c == 127;
+}
+
+// One message, whole, whichever threads write others. Messages hold words of files that others wrote: what would steer a
+// terminal is shown as a question mark.
 static void say(const char *format, va_list list, const char *tail)
 {
+    char message[8192];
+    vsnprintf(message, sizeof message, format, list);
+    for (char *c = message; *c; c++)
+        if (command_is_control(*c) && *c != '\n' && *c != '\t') *c = '?';
     command_progress_clear();
     flockfile(stderr);
-    fputs("quern: ", stderr);
-    vfprintf(stderr, format, list);
-    fputs(tail, stderr);
+    fprintf(stderr, "quern: %s%s", message, tail);
     funlockfile(stderr);
 }
 

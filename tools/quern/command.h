@@ -95,6 +95,8 @@ bool command_parse(const command_syntax *syntax, int *argc, char **argv, int *ex
 int command_fail(const char *format, ...) QN_PRINTF(1, 2);  // returns COMMAND_FAILED
 int command_usage(const char *format, ...) QN_PRINTF(1, 2); // adds where help is; returns COMMAND_USAGE
 void command_note(const char *format, ...) QN_PRINTF(1, 2);
+// Whether a character of a file would steer the terminal that shows it.
+bool command_is_control(char c);
 
 // Reports quern_message() of a failed call. Invalid specs, arguments by name and unknown architectures are usage (2),
 // the rest is failure (1).
