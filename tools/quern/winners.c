@@ -60,6 +60,12 @@ static const char *find_word(const words *w, int64_t id)
     return found ? found->json : NULL;
 }
 
+static bool has_control(const char *text)
+{
+    while (*text && !command_is_control(*text)) text++;
+    return *text;
+}
+
 static void add_winner(table *t, const words *w, const bound_tensor *ids, const bound_tensor *values, size_t index)
 {
     size_t width = (size_t)ids->shape.extent[1];
@@ -67,8 +73,7 @@ static void add_winner(table *t, const words *w, const bound_tensor *ids, const 
     const char *json = find_word(w, id);
     cJSON *parsed = json ? cJSON_Parse(json) : NULL;
     const char *word = cJSON_GetStringValue(parsed);
-    for (const char *c = json; c && *c; c++)
-        if (!word || command_is_control(*c)) json = word = NULL; // no JSON string: not for a terminal
+    if (!word || has_control(json)) json = word = NULL; // no JSON string: not for a terminal
     int64_t row = (int64_t)(index / width), place = (int64_t)(index % width);
     if (values)
         table_add(t, row, place, id, arrays_real(values->dtype, values->data, index), json, word);
