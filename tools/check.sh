@@ -63,6 +63,12 @@ rule "output or exit in the library" \
 rule "the environment is read outside src/base/path.c" \
   "$(grep -v '^src/base/path.c$' <<<"$library" | xargs -r grep -nE '\b(secure_)?getenv[[:space:]]*\(')"
 
+known=$(sed -n '/^const char \*const qn_environment_names/,/;$/p' src/base/path.c | grep -oE '"[A-Z0-9_]+"')
+rule "a variable is read that qn_environment_names (src/base/path.c) lacks" \
+  "$(files 'src/*.c' 'cache/*.c' 'tools/quern/*.c' | xargs -r -d '\n' grep -noE '"QUERN_[A-Z0-9_]+"' | grep -vF "$known")"
+rule "a variable of qn_environment_names lacks its place in README.md" \
+  "$(for name in $known; do grep -qwF "${name//\"/}" README.md || echo "  $name"; done)"
+
 # ---- every prototype of the header has a comment above it (or shares one with the line before)
 rule "a prototype without a comment in quern.h" "$(awk '
   /\*\/[[:space:]]*$/ { documented = 1; next }

@@ -7,6 +7,10 @@
 #      folder). Nothing else on the machine is touched.
 # QUERN_CUDA_INCLUDE and QUERN_NVRTC name a toolkit in an unusual place.
 set -euo pipefail
+case ${1:-} in
+  -h | --help) echo "usage: tools/deps.sh [BUILD]: installs what is missing, and says what"; exit 0 ;;
+  -*) printf "deps.sh: unknown argument '%s'\nusage: tools/deps.sh [BUILD]\n" "$1" >&2; exit 2 ;;
+esac
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${1:-$root/build}
 PATH=$PATH:/usr/sbin:/sbin # ldconfig, which users other than root do not have on theirs

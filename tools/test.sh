@@ -4,10 +4,18 @@
 # target. --quick leaves the sanitizer builds out. GPU tests say "skipped" where there is no device. Everything it writes
 # is in build/.
 set -euo pipefail
+usage="usage: tools/test.sh [--quick]
+Sets up what is missing, builds into build/ (or \$QUERN_BUILD), runs every test. --quick: without the sanitizer builds."
+quick=no
+for word in "$@"; do
+  case $word in
+    --quick) quick=yes ;;
+    -h | --help) echo "$usage"; exit 0 ;;
+    *) printf "test.sh: unknown argument '%s'\n%s\n" "$word" "$usage" >&2; exit 2 ;;
+  esac
+done
 # shellcheck source=tools/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
-quick=no
-[ "${1:-}" = --quick ] && quick=yes
 mkdir -p "$build"
 started=$(date +%s)
 step() { printf '\n== %s (%d s)\n' "$*" $(($(date +%s) - started)); }

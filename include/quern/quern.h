@@ -329,8 +329,8 @@ typedef struct quern_args {
 QUERN_API quern_status quern_launch_args(const quern_op *op, const quern_args *args, struct CUstream_st *stream);
 
 /* The same with arguments by name, for bindings: a tensor's name with its pointer; a size's or stride's name, or
- * "workspace_bytes", with its number. Names as in the argument structure; `quern ops FAMILY` lists them. Fails with UNKNOWN_ARGUMENT, BAD_ARGUMENT (given
- * twice), and whatever the typed launch fails with. */
+ * "workspace_bytes", with its number. Names as in the argument structure; `quern ops FAMILY` lists them. Fails with
+ * UNKNOWN_ARGUMENT, BAD_ARGUMENT (given twice), and whatever the typed launch fails with. */
 typedef struct quern_argument {
     const char *name;
     void *pointer;
@@ -1033,9 +1033,9 @@ typedef struct quern_source {
 
 typedef struct quern_kernel quern_kernel; /* immutable; launched from any thread */
 
-/* As quern_prepare: compiles or finds the kernel and loads it. Nothing of *source is needed afterwards. *kernel is to be given to
- * quern_kernel_release. Fails as quern_prepare does, with BAD_ARGUMENT that names the member, and with BAD_SIZE when the
- * compiled kernel takes another number of parameter bytes. */
+/* As quern_prepare: compiles or finds the kernel and loads it. Nothing of *source is needed afterwards. *kernel is to be
+ * given to quern_kernel_release. Fails as quern_prepare does, with BAD_ARGUMENT that names the member, and with BAD_SIZE when
+ * the compiled kernel takes another number of parameter bytes. */
 QUERN_API quern_status quern_prepare_source(quern *q, const quern_source *source, int device, quern_kernel **kernel);
 
 /* As quern_warm: compiles and stores it for an architecture, without a driver. report may be NULL. */

@@ -23,12 +23,10 @@ static bool is_ours_or_roots(const struct stat *info)
     return info->st_uid == geteuid() || info->st_uid == 0;
 }
 
-// One ancestor: `parent` is what stands above it (NULL for "/").
-static quern_status check_ancestor(const char *path, const struct stat *info, const struct stat *parent)
+// One ancestor: `above` is the mode of the directory that it stands in (0 for "/", and behind a link).
+static quern_status check_ancestor(const char *path, const struct stat *info, mode_t above)
 {
-    bool shared = parent && (parent->st_mode & S_IWOTH);
-
-    if (shared && !is_ours_or_roots(info)) {
+    if ((above & S_IWOTH) && !is_ours_or_roots(info)) {
         return qn_fail(QUERN_UNSAFE_PATH,
                        "'%s' belongs to user %u and stands in a directory that everyone may write to; choose another "
                        "directory (QUERN_CACHE_DIR)",
@@ -49,8 +47,8 @@ static quern_status check_ancestor(const char *path, const struct stat *info, co
 // Walks the prefixes of an absolute path but the whole of it: "/", "/a", "/a/b". path is changed and put back.
 static quern_status check_ancestors(char *path)
 {
-    struct stat info, parent;
-    bool has_parent = false;
+    struct stat info;
+    mode_t above = 0;
 
     for (char *slash = path; slash; slash = strchr(slash + 1, '/')) {
         char kept = slash[slash == path];
@@ -59,13 +57,10 @@ static quern_status check_ancestors(char *path)
         if (lstat(path, &info))
             status = file_error(path, "looking at", errno);
         else
-            status = check_ancestor(path, &info, has_parent ? &parent : NULL);
+            status = check_ancestor(path, &info, above);
         slash[slash == path] = kept;
         QN_TRY(status);
-        if (!S_ISLNK(info.st_mode))
-            parent = info, has_parent = true;
-        else
-            has_parent = false;
+        above = S_ISLNK(info.st_mode) ? 0 : info.st_mode;
     }
     return QUERN_OK;
 }
@@ -148,7 +143,7 @@ static quern_status make_missing(char *path)
 
 quern_status qn_directory_prepare(const char *directory)
 {
-    char *path;
+    char *path = NULL;
 
     QN_TRY(clean_path(directory, &path));
     quern_status status = make_missing(path);
@@ -159,7 +154,7 @@ quern_status qn_directory_prepare(const char *directory)
 
 quern_status qn_directory_check(const char *directory)
 {
-    char *path;
+    char *path = NULL;
 
     QN_TRY(clean_path(directory, &path));
     quern_status status = check_clean(path);
@@ -191,7 +186,7 @@ quern_status qn_file_check(const char *path)
 quern_status qn_file_check_named(const char *path)
 {
     struct stat info;
-    char *copy;
+    char *copy = NULL;
 
     if (stat(path, &info)) return errno == ENOENT ? QUERN_OK : file_error(path, "looking at", errno);
     QN_TRY(check_writers(path, &info));

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/nearest.h"
 #include "base/write.h"
 
 static const char *const part_names[] = {
@@ -46,10 +47,13 @@ static quern_status add_part(const char *who, const char *word, size_t length, u
         *parts |= 1u << i;
         return QUERN_OK;
     }
+    qn_nearest nearest;
+    qn_nearest_init(&nearest, word, length);
+    for (size_t i = 0; i < QN_COUNT(part_names); i++) qn_nearest_offer(&nearest, part_names[i]);
     return qn_fail(QUERN_BAD_ARGUMENT,
-                   "%s: \"%.*s\" is no part of the log: compile, cache, dispatch, load, launch and all are allowed, "
+                   "%s: \"%.*s\" is no part of the log%s: compile, cache, dispatch, load, launch and all are allowed, "
                    "between commas",
-                   who, (int)length, word);
+                   who, (int)length, word, qn_nearest_hint(&nearest));
 }
 
 quern_status qn_log_parse_parts(const char *who, const char *list, unsigned *parts)

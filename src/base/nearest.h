@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The known name that a misspelt word was probably meant as: offered every name, then asked for a hint. For messages.
+// The known name that a misspelt or shortened word was probably meant as: offered every name, then asked for a hint. For
+// messages.
 #ifndef QN_BASE_NEAREST_H
 #define QN_BASE_NEAREST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { QN_HINT_BYTES = 80 };
@@ -10,8 +12,9 @@ enum { QN_HINT_BYTES = 80 };
 typedef struct qn_nearest {
     const char *word; // as it was given
     size_t length;    // of it: it need not end there
-    const char *name; // the nearest so far; NULL: none is near
-    int distance;     // of it
+    const char *name; // the nearest so far; NULL: none is near, or it is a short form of several
+    int cost;         // of it; 0: they differ in case or hyphens alone
+    bool found;       // cost is that of a name, or of several
     char hint[QN_HINT_BYTES];
 } qn_nearest;
 

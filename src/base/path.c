@@ -7,13 +7,39 @@
 #include <errno.h>
 #include <pwd.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+const char *const qn_environment_names[] = {
+    "QUERN_CACHE_DIR", "QUERN_SEALED",          "QUERN_NVRTC", "QUERN_TEMPLATES", "QUERN_MODE",           "QUERN_TUNE",
+    "QUERN_LOG",       "QUERN_LOG_FILE",        "QUERN_DUMP",  "QUERN_LINE_INFO", "QUERN_MODEL",          "CXX",
+    "XDG_CACHE_HOME",  "NVTX_INJECTION64_PATH", "CUDA_PATH",   "CUDA_HOME",       "CUDA_VISIBLE_DEVICES", NULL};
 
 const char *qn_environment(const char *name, bool ignore)
 {
     const char *value = ignore ? NULL : secure_getenv(name);
     return value && *value ? value : NULL;
+}
+
+static bool is_known(const char *name)
+{
+    for (const char *const *known = qn_environment_names; *known; known++)
+        if (!strcmp(*known, name)) return true;
+    return false;
+}
+
+bool qn_environment_unknown(size_t *at, char *name, size_t bytes)
+{
+    while (environ && environ[*at]) {
+        const char *entry = environ[(*at)++];
+        size_t length = strcspn(entry, "=");
+        if (strncmp(entry, "QUERN_", strlen("QUERN_")) != 0 || length >= bytes) continue;
+        memcpy(name, entry, length);
+        name[length] = 0;
+        if (!is_known(name)) return true;
+    }
+    return false;
 }
 
 void qn_path_absolute(const char *path, qn_text *directory)

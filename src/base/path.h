@@ -8,6 +8,12 @@
 // The environment, read here and nowhere else: NULL in a setuid process, when ignored, or for an empty value.
 const char *qn_environment(const char *name, bool ignore);
 
+// The variables that the library and the command read, or what they load; README.md says what each is for. NULL at the
+// end. tools/check.sh holds them against the sources.
+extern const char *const qn_environment_names[];
+// The next variable of this process, from *at on, whose name begins with QUERN_ and is none of these; false: there is none.
+bool qn_environment_unknown(size_t *at, char *name, size_t bytes);
+
 // The cache directory from $QUERN_CACHE_DIR (a relative one counts from where the process stands at this call),
 // $XDG_CACHE_HOME/quern (absolute only), the passwd home's .cache/quern. What is put is absolute.
 // Puts nothing when there is none (uid without passwd entry, no home): the caller goes on in memory.

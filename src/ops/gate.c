@@ -11,8 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "gate/args.h"
-#include "ops/family.h"
+#include "ops/gate.h"
 #include "reference/reference.h"
 
 typedef quern_gate_spec spec_t;
@@ -409,7 +408,7 @@ QN_LAUNCH_PATH static void launch(const quern_spec *base, const qn_config *confi
 {
     const spec_t *s = (const spec_t *)base;
     const args_t *a = (const args_t *)base_args;
-    (void)made, (void)limits, (void)stage;
+    (void)limits, (void)stage;
     gate_params p = {
         .logits = a->logits,
         .bias = s->bias && !s->given_ids ? a->bias : NULL,
@@ -426,8 +425,7 @@ QN_LAUNCH_PATH static void launch(const quern_spec *base, const qn_config *confi
     };
     out->grid[0] = ctas_of(config, a->N), out->grid[1] = 1, out->grid[2] = 1;
     out->skip = false;
-    memset(out->params, 0, offsetof(gate_block_params, p)); // what nobody reads, but the driver copies
-    memcpy(out->params + (config->value[PLAN] == PLAN_BLOCK ? offsetof(gate_block_params, p) : 0), &p, sizeof p);
+    qn_gate_put_params(&made->stage[0], &p, out->params);
 }
 
 const qn_family qn_family_gate = {

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ops/gate.h"
 #include "ops/router.h"
 #include "reference/reference.h"
 
@@ -94,7 +95,11 @@ const qn_knob qn_router_knobs[] = {
                         "parts: partial sums, gated by the same kernel; whole: logits, then a gate kernel"},
     [QN_ROUTER_TOKENS] = {"tokens", {1, 2, 4, 8, 16, 32, 64, 128, 192, 256}, 10, NULL, "of a tile"},
     [QN_ROUTER_EXPERTS] = {"experts", {1, 2, 3, 4, 6, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256}, 15, NULL, "of a tile"},
-    [QN_ROUTER_SLICES] = {"slices", {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16}, 15, NULL, "of D"},
+    [QN_ROUTER_SLICES] = {"slices",
+                          {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16},
+                          15,
+                          NULL,
+                          "parts of D, at most: they are whole blocks, so there may be fewer"},
     [QN_ROUTER_CHUNK] = {"chunk", {32, 64, 128, 256}, 4, NULL, "fragments: elements of D a warp"},
     [QN_ROUTER_STAGES] = {"stages",
                           {2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16},
@@ -288,9 +293,7 @@ static void launch_gate(const spec_t *s, const qn_kernel_plan *k, const router_p
     gate.logits_stride = p->logits_stride;
     gate.aligned = is_aligned(p->logits, p->logits_stride, 4, 16) && is_aligned(s->bias ? gate.bias : NULL, 0, 4, 16);
     out->grid[0] = (uint32_t)ceil_div(gate.N, tokens);
-    memset(out->params, 0, offsetof(gate_block_params, p)); // what nobody reads, but the driver copies
-    memcpy(out->params + (k->params_bytes == sizeof(gate_block_params) ? offsetof(gate_block_params, p) : 0), &gate,
-           sizeof gate);
+    qn_gate_put_params(k, &gate, out->params);
 }
 
 static void launch_wide(const spec_t *s, const qn_config *c, const qn_driver *driver, const router_params *p,

@@ -43,6 +43,29 @@ static quern_status bad_value(const qn_field *field, const char *value)
     return QUERN_BAD_VALUE;
 }
 
+// A size that is written as a field, if only by case (a field that differs so is meant before it).
+static const char *size_meant(const qn_family *family, const char *name, const qn_nearest *field)
+{
+    qn_nearest size;
+    qn_nearest_init(&size, name, strlen(name));
+    for (size_t i = 0; i < family->size_count; i++) qn_nearest_offer(&size, family->sizes[i].name);
+    return size.name && size.cost == 0 && !(field->name && field->cost == 0) ? size.name : NULL;
+}
+
+static quern_status is_a_size(const qn_family *family, const char *name)
+{
+    qn_text known = QN_TEXT_INIT;
+    for (size_t i = 0; i < family->size_count; i++)
+        qn_text_putf(&known, "%s--%s", i ? ", " : "", family->sizes[i].name);
+    qn_fail(
+        QUERN_UNKNOWN_FIELD,
+        "'%s' is a size, which each launch has anew, and no field of the spec: 'quern show', 'warm' and 'tune' take "
+        "it as --%s (the sizes are %s)",
+        name, name, qn_text_string(&known));
+    qn_text_fini(&known);
+    return QUERN_UNKNOWN_FIELD;
+}
+
 static quern_status unknown_field(const qn_family *family, const char *name)
 {
     qn_text known = QN_TEXT_INIT;
@@ -53,8 +76,12 @@ static quern_status unknown_field(const qn_family *family, const char *name)
         qn_text_putf(&known, "%s%s", i ? ", " : "", family->fields[i].name);
         qn_nearest_offer(&nearest, family->fields[i].name);
     }
-    qn_fail(QUERN_UNKNOWN_FIELD, "there is no field '%.64s'%s; the fields are %s", name, qn_nearest_hint(&nearest),
-            qn_text_string(&known));
+    const char *size = size_meant(family, name, &nearest);
+    if (size)
+        is_a_size(family, size);
+    else
+        qn_fail(QUERN_UNKNOWN_FIELD, "there is no field '%.64s'%s; the fields are %s", name, qn_nearest_hint(&nearest),
+                qn_text_string(&known));
     qn_text_fini(&known);
     return QUERN_UNKNOWN_FIELD;
 }

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/nearest.h"
 #include "base/path.h"
 #include "runtime/private.h"
 
@@ -90,19 +91,22 @@ static quern_status check_options(const quern_options *o)
 static quern_status word_of(const char *variable, bool ignore, const qn_name *names, int *value)
 {
     qn_text allowed = QN_TEXT_INIT;
+    qn_nearest nearest;
     const char *text = qn_environment(variable, ignore);
     if (*value) return QUERN_OK;
     *value = names[0].value;
     if (!text) return QUERN_OK;
+    qn_nearest_init(&nearest, text, strlen(text));
     for (const qn_name *name = names; name->name; name++) {
+        qn_nearest_offer(&nearest, name->name);
         qn_text_putf(&allowed, "%s%s", name == names ? "" : ", ", name->name);
         if (strcmp(text, name->name)) continue;
         *value = name->value;
         qn_text_fini(&allowed);
         return QUERN_OK;
     }
-    quern_status status =
-        qn_fail(QUERN_BAD_ARGUMENT, "$%s = \"%s\": %s are allowed", variable, text, qn_text_string(&allowed));
+    quern_status status = qn_fail(QUERN_BAD_ARGUMENT, "$%s = \"%s\"%s: %s are allowed", variable, text,
+                                  qn_nearest_hint(&nearest), qn_text_string(&allowed));
     qn_text_fini(&allowed);
     return status;
 }
@@ -120,10 +124,23 @@ static quern_status read_modes(bool ignore, int *mode, int *tuning)
     return word_of("QUERN_TUNE", ignore, tunings, tuning);
 }
 
-quern_status qn_check_mode(const char *variable)
+static quern_status read_line_info(bool ignore, bool *wanted)
 {
-    int mode = !strcmp(variable, "QUERN_MODE") ? 0 : QUERN_MODE_NORMAL;
-    int tuning = !strcmp(variable, "QUERN_TUNE") ? 0 : QUERN_TUNING_NORMAL;
+    const char *text = qn_environment("QUERN_LINE_INFO", ignore);
+    if (text && strcmp(text, "0") && strcmp(text, "1"))
+        return qn_fail(QUERN_BAD_ARGUMENT, "$QUERN_LINE_INFO = \"%s\": 0, 1 are allowed", text);
+    *wanted = text && *text == '1';
+    return QUERN_OK;
+}
+
+quern_status qn_check_variable(const char *name)
+{
+    bool lines;
+    unsigned parts;
+    int mode = !strcmp(name, "QUERN_MODE") ? 0 : QUERN_MODE_NORMAL;
+    int tuning = !strcmp(name, "QUERN_TUNE") ? 0 : QUERN_TUNING_NORMAL;
+    if (!strcmp(name, "QUERN_LOG")) return qn_log_parse_parts("$QUERN_LOG", qn_environment(name, false), &parts);
+    if (!strcmp(name, "QUERN_LINE_INFO")) return read_line_info(false, &lines);
     return read_modes(false, &mode, &tuning);
 }
 
@@ -239,10 +256,9 @@ static quern_status take_log(quern *q, const quern_options *o)
 
 static quern_status take_line_info(quern *q, const quern_options *o)
 {
-    const char *text = qn_environment("QUERN_LINE_INFO", o->ignore_environment);
-    if (text && strcmp(text, "0") && strcmp(text, "1"))
-        return qn_fail(QUERN_BAD_ARGUMENT, "$QUERN_LINE_INFO = \"%s\": 0, 1 are allowed", text);
-    q->line_info = o->line_info || (text && *text == '1');
+    bool wanted = false;
+    QN_TRY(read_line_info(o->ignore_environment, &wanted));
+    q->line_info = o->line_info || wanted;
     return QUERN_OK;
 }
 

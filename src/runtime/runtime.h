@@ -83,7 +83,7 @@ quern_status qn_kernel_obtain(quern *q, const qn_kernel_plan *plan, const qn_arc
 // An op of one given configuration in place of the chosen ones, for tuner, bench and tests.
 quern_status qn_prepare_config(quern *q, const quern_spec *spec, int device, const qn_config *config, quern_op **op);
 
-// What quern_open would say of $QUERN_MODE or $QUERN_TUNE, by its name; of any other: QUERN_OK.
-quern_status qn_check_mode(const char *variable);
+// What quern_open would say of the word in $QUERN_MODE, $QUERN_TUNE, $QUERN_LOG or $QUERN_LINE_INFO; of any other: QUERN_OK.
+quern_status qn_check_variable(const char *name);
 
 #endif

@@ -10,3 +10,13 @@ logits logits.npy
 t quern bench softmax_topk --data real:logits.npy --V 16
 t quern bench softmax_topk --sweep local_k --config plan=stream
 t quern bench softmax_topk --vs
+
+# What the benches with one table refuse alike.
+for family in gate router attention indexer; do
+    t quern bench $family --device cpu
+    t quern bench $family --spec 'softmax_topk V=8 K=3 in=bf16'
+    t quern bench $family --spec "$family nothing=1"
+    t quern bench $family --repeat 0
+    t quern bench $family here
+    quern bench $family --help | grep -E '^  --(repeat|vs|python|peers|out|device|db|json)'
+done

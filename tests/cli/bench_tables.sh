@@ -78,3 +78,14 @@ head -n 3 routing.md
 t merge none.json own.json gate.json later.json
 sed 's/"gate"/"gates"/' gate.json >unknown.json
 t merge none.json unknown.json
+# In the reports of all families a peer has its times, or an "error" that is a text.
+python3 -B - "$QUERN_CLI"/../../tools/bench/h200*.json <<'PYTHON'
+import json, sys
+
+for name in sys.argv[1:]:
+    for row in json.load(open(name))["rows"]:
+        for peer, said in (row.get("peers") or {}).items():
+            if ("us_median" in said) == ("error" in said) or not isinstance(said.get("error", ""), str):
+                print(f"{name}: {peer}: {said}")
+print("peers have times or errors")
+PYTHON

@@ -11,6 +11,10 @@ tail -n 2 "$TMPDIR/broken"
 t env QUERN_MODE=srict QUERN_TUNE=off quern doctor >"$TMPDIR/broken"
 grep -A 1 '^environment.*QUERN_MODE' "$TMPDIR/broken"
 grep '^environment.*QUERN_TUNE' "$TMPDIR/broken"
+# Values that nothing accepts, and names that nothing reads: bad where a known one is near. (QUERN_CLI is this test's own.)
+t env QUERN_LOG=compile,cahce QUERN_LINE_INFO=yes QUERN_MODEL=asna QUERN_DUMP=dumps QUERN_SEALD=a.db QUERN_LOGFILE=x \
+    QUERN_CACHE=y QUERN_COLOUR=1 quern doctor >"$TMPDIR/broken"
+awk '/^environment/ { shown = /QUERN_/ && !/QUERN_NVRTC/ } shown' "$TMPDIR/broken"
 chmod 700 "$QUERN_CACHE_DIR"
 t quern doctor --db "$TMPDIR/here/own.db" >"$TMPDIR/shown"
 grep -E '^(cache folder|free space|database|model cache)|^=' "$TMPDIR/shown"

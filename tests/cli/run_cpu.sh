@@ -55,6 +55,9 @@ t quern run "$spec" logits=logits.npy --device cpu --expect values=off.npy --tol
 t quern run "$spec" logits=logits.npy --device cpu --expect values=off.npy --tolerance 0,1
 npy nan.npy '<f4' False '(2, 3)' '\000\000\300\177\000\000\300\177\000\000\300\177\000\000\000\076\000\000\000\076\000\000\000\076'
 t quern run "$spec" logits=logits.npy --device cpu --expect values=nan.npy --tolerance 1e30
+npy huge.npy '<f4' False '(1, 2)' '\377\377\177\177\000\000\300\177' # the largest f32, NaN
+npy sums.npy '<f4' False '(1, 2)' '\000\000\200\377\000\000\000\000' # -inf, 0
+t quern run 'softmax_topk V=2 K=2 in=f32' logits=huge.npy --device cpu --expect values=sums.npy
 t_json quern run "$spec" logits=logits.npy --device cpu --expect values=off.npy --json
 sqlite3 :memory: "SELECT json_extract(CAST(readfile('$TMPDIR/out') AS TEXT), '\$.expected[0].beyond')"
 

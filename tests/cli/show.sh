@@ -23,5 +23,6 @@ sizes 'indexer H=32 C=128 k=2048' sm_90a | sort -u | sed -n '1p;$p'
 sizes 'router D=7168 E=256 K=8 in=bf16 w=bf16 batch_invariant=1' sm_90a
 quern show plan 'attention d=128' --arch sm_90a | grep 'Sq 17' | grep -c ' -$' # takes of an SM: the configuration's own kernel only
 quern ops attention | grep -E '^(scale|softcap|v +input +\[B|lse +output +\[B)' | tr -s ' '
+quern ops router | grep '^slices' | tr -s ' '
 t quern show plan 'attention d=128' --arch sm_90a --Sq 1 --Hq 7 --Hkv 2
 sizes 'router D=7168 E=256 K=8 in=bf16 w=bf16' sm_90a | grep -E '^N (1\.\.1|65\.\.128):'

@@ -59,6 +59,7 @@ t quern tune 'gate E=64 K=4 in=f32' --rows 8
 t quern tune "$spec batch_invariant=1"
 t quern tune "$spec" 'gate E=64 K=4 in=f32' --rows 8 --N 8,64
 t quern tune --compare --list
+t quern tune --list --plot x.svg
 
 # Gains over what the library itself would choose: of one range that was timed with it, and one that was not.
 quern show plan "$spec" --arch sm_90a --rows 8 --json >plan.json

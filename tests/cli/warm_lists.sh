@@ -40,6 +40,8 @@ bad '{"specs": ["gate E=8 K=2 in=f32"], "sizes": {"rows": [1, 2]}}'
 bad '{"specs": [7]}'
 bad '{"specs": ["gate E=8 K=2 in=f32"], "specs": ["gate E=8 K=4 in=f32"]}'
 bad '{"specs": [{"spec": "gate E=8 K=2 in=f32", "sizes": {"N": [1, 2], "N": [3, 4]}}]}'
+bad '{"specs": ["gate E=8 K=2 in=f32"], "arch": ["sm_90a", "sm90a"]}' # though --arch wins
+bad '{"specs": ["gate E=8 K=2 in=f32"], "arch": [90]}'
 bad '{"specs": "gate"}'
 bad '[]'
 

@@ -95,6 +95,7 @@ static void every_problem_of_a_text_has_its_status_and_names_the_culprit(void **
         {"softmax_topk V = 3", QUERN_BAD_SYNTAX, {"'V'"}},
         {"softmax_topk W=3", QUERN_UNKNOWN_FIELD, {"'W'", "V, K, in", "batch_invariant"}},
         {"softmax_topk v=3", QUERN_UNKNOWN_FIELD, {"'v'"}},
+        {"softmax_topk V=3 K=1 in=f32 rows=4", QUERN_UNKNOWN_FIELD, {"'rows' is a size", "--rows"}},
         {"softmax_topk V=3 V=3", QUERN_DUPLICATE_FIELD, {"V"}},
         {"softmax_topk V=3 K=1 in=f32 lse=0 lse=1", QUERN_DUPLICATE_FIELD, {"lse"}},
         {"softmax_topk K=1 in=f32", QUERN_MISSING_FIELD, {"V", "2097152"}},

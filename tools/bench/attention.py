@@ -2,7 +2,7 @@
 """Peers of attention (peers.py): torch's scaled_dot_product_attention, a back end a peer.
 
 Quern's numbers are made again here from the one piece that they repeat: bit for bit the same, in the layout that torch's
-back ends like best, [B, H, S, d]. A peer's sampled rows are compared with f64 as Quern's are; `error` is the largest.
+back ends like best, [B, H, S, d]. A peer's sampled rows are compared with f64 as Quern's are; `difference` is the largest.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def read_case(request: dict[str, Any], inputs: Any) -> Case:
     return Case(request, copies)
 
 
-def error_of(case: Case, out: torch.Tensor) -> float:
+def difference_of(case: Case, out: torch.Tensor) -> float:
     """The largest difference to f64 in the sampled rows."""
     q, k, v = case.copies[0]
     rows, group = case.request["rows"], case.request["Hq"] // case.request["Hkv"]
@@ -99,15 +99,15 @@ def error_of(case: Case, out: torch.Tensor) -> float:
 
 
 def time_peer(peer: Peer, case: Case) -> dict[str, Any]:
-    error = error_of(case, peer(*case.copies[0]))
-    if not error < 0.1:
-        return {"error": f"its result is off by {error:.3g}"}
+    difference = difference_of(case, peer(*case.copies[0]))
+    if not difference < 0.1:
+        return {"error": f"its result is off by {difference:.3g}"}
 
     def call(index: int) -> torch.Tensor:
         return peer(*case.copies[index % len(case.copies)])
 
     times = timing.measure(call, case.request["launches"], len(case.copies), case.request["repeats"])
-    return {**times, "error": error}
+    return {**times, "difference": difference}
 
 
 def answer(request: dict[str, Any], inputs: Any, arrays: Any, names: set[str]) -> dict[str, Any]:
@@ -118,5 +118,5 @@ def answer(request: dict[str, Any], inputs: Any, arrays: Any, names: set[str]) -
         try:
             results[name] = time_peer(peer(case), case)
         except Exception as problem:  # a shape that it refuses
-            results[name] = {"refused": f"{type(problem).__name__}: {str(problem)[:200]}"}
+            results[name] = {"error": f"{type(problem).__name__}: {str(problem)[:200]}"}
     return {"peers": results}

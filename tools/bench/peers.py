@@ -22,8 +22,8 @@ Messages are JSON, one a line. First this process says {"python", "torch", "cuda
 "what"}}, "missing": {library: why}}, or {"error"}. A request is {"op", "inputs": {"number", "dtype", "rows", "V",
 "copies", "pitch_bytes"}, "K", …, "launches", "repeats", "arrays": {name: {"dtype", "offset", "row"}}}: inputs and
 arrays (optional inputs, Quern's outputs) lie in two pieces of shared memory. The answer is {"peers": {name:
-{"us_median", "us_p10", "us_p90", "launches", "repeats", "same_order"} or {"error"}}}, or {"error"} when Quern's own
-result is wrong.
+{"us_median", "us_p10", "us_p90", "launches", "repeats", …} or {"error"}}}, or {"error"} when Quern's own result is
+wrong; "error" is a text everywhere. What a family adds: "same_order", "recall" (indexer), "difference" (attention).
 """
 
 from __future__ import annotations

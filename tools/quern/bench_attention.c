@@ -3,6 +3,7 @@
 // timed. Inputs rotate over more than twice the L2 (a set that is larger than that is one). With --vs torch, torch's
 // scaled_dot_product_attention is timed on the same numbers (tools/bench/attention.py).
 #include "bench_attention.h"
+#include "bench_session.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -10,19 +11,14 @@
 enum { LEAST_LAUNCHES = 8, SHORT_US = 400 };
 
 typedef struct attention_bench {
-    bench bench;
-    command_settings settings;
-    bench_peers_options peers_options; // which: NULL without --vs
-    bench_peers *peers;
-    const char *only, *spec_text, *config_text, *out;
+    bench_session session;
+    const char *only, *spec_text, *config_text;
     int64_t B, Hq, Hkv, Sq, Sk;
-    table *table;
-    int64_t inputs; // numbers of what peers were given
 } attention_bench;
 
 static const char text[] =
     "Times graph replays; us are medians, with the tenth and ninetieth percentile. Masked pairs don't count as\n"
-    "work. 'error' is the largest of sampled rows against f64. Without --spec: head_dims 64 to 576, 16 × 1024 and\n"
+    "work. 'difference' is the largest of sampled rows to f64. Without --spec: head_dims 64 to 576, 16 × 1024 and\n"
     "2 × 8192 tokens, full and causal, and decode. --vs torch also times torch's back ends (tools/bench/peers.py).\n";
 
 #define PREFILL(name, d, heads)                                                                                        \
@@ -154,9 +150,9 @@ static quern_status ask_peers(attention_bench *t, attention_run *r, size_t launc
                               cJSON **answer)
 {
     void *memory;
-    QN_TRY(bench_peers_inputs(t->peers, ++t->inputs, 2 * ATTENTION_PIECE, &memory));
+    QN_TRY(bench_peers_inputs(t->session.peers, ++t->session.inputs, 2 * ATTENTION_PIECE, &memory));
     if (memory) memcpy(memory, attention_piece(r->spec->in), 2 * ATTENTION_PIECE);
-    return bench_peers_ask(t->peers, request_json(r, launches), own, answer);
+    return bench_peers_ask(t->session.peers, request_json(r, launches), own, answer);
 }
 
 // ---- results
@@ -168,10 +164,10 @@ static const table_column columns[] = {
     {"p90", "us_p90", TABLE_REAL, 1},
     {"TFLOP/s", "tflop_per_s", TABLE_REAL, 0},
     {"TB/s", "tb_per_s", TABLE_REAL, 2},
-    {"error", "error", TABLE_REAL, 5},
+    {"difference", "difference", TABLE_REAL, 5},
     {"best peer", "best_peer", TABLE_TEXT, 0},
     {"us", "best_peer_us", TABLE_REAL, 1},
-    {"error", "best_peer_error", TABLE_REAL, 5},
+    {"difference", "best_peer_difference", TABLE_REAL, 5},
     {"spec", "spec", TABLE_TEXT, 0},
     {"configuration", "configuration", TABLE_TEXT, 0},
     {NULL, "peers", TABLE_JSON, 0},
@@ -186,16 +182,11 @@ static void add_row(attention_bench *t, const attention_run *r, const qn_timing 
     const attention_shape *s = r->shape;
     snprintf(shape, sizeof shape, "%lld × %lld on %lld heads, %lld × %lld", (long long)s->B, (long long)s->Hq,
              (long long)s->Hkv, (long long)s->Sq, (long long)s->Sk);
-    table_add(t->table, shape, timing->median_us, timing->low_us, timing->high_us,
-              attention_flop(r) / timing->median_us * 1e-6, attention_bytes(r) / timing->median_us * 1e-6, r->error,
-              best ? best->string : NULL, bench_peers_number(best, "us_median"), bench_peers_number(best, "error"),
-              r->spec_text, config, peers);
+    table_add(t->session.table, shape, timing->median_us, timing->low_us, timing->high_us,
+              attention_flop(r) / timing->median_us * 1e-6, attention_bytes(r) / timing->median_us * 1e-6,
+              r->difference, best ? best->string : NULL, bench_peers_number(best, "us_median"),
+              bench_peers_number(best, "difference"), r->spec_text, config, peers);
     cJSON_free(peers);
-}
-
-static quern_status save(const attention_bench *t, bool complete)
-{
-    return bench_table_write("attention", &t->bench, t->peers, t->table, t->out, complete);
 }
 
 static quern_status measure(attention_bench *t, attention_run *r)
@@ -213,23 +204,24 @@ static quern_status measure(attention_bench *t, attention_run *r)
     QN_TRY(attention_check(r));
     QN_TRY(time_run(r, &timing, &launches));
     (void)quern_op_describe(r->op, quern_op_variant_for(r->op, &sizes), 0, &info);
-    if (t->peers && r->shape->peers) QN_TRY(ask_peers(t, r, launches, &timing, &answer));
+    if (t->session.peers && r->shape->peers) QN_TRY(ask_peers(t, r, launches, &timing, &answer));
     add_row(t, r, &timing, info.config, answer);
     cJSON_Delete(answer);
-    return save(t, false);
+    return bench_session_save(&t->session);
 }
 
 static quern_status run_shape(attention_bench *t, const attention_shape *shape)
 {
-    attention_run r = {.bench = &t->bench, .shape = shape};
+    attention_run r = {.bench = &t->session.bench, .shape = shape};
     quern_status status = measure(t, &r);
     attention_free_inputs(&r);
     quern_op_release(r.op);
     return status;
 }
 
-static quern_status run_shapes(attention_bench *t)
+static quern_status run_shapes(void *user)
 {
+    attention_bench *t = user;
     const attention_shape given = {"given", t->spec_text, t->B, t->Hq, t->Hkv, t->Sq, t->Sk, true};
     if (t->spec_text) return run_shape(t, &given);
     for (size_t i = 0; i < QN_COUNT(shapes); i++) {
@@ -237,49 +229,13 @@ static quern_status run_shapes(attention_bench *t)
         command_progress(i, QN_COUNT(shapes), shapes[i].name);
         QN_TRY(run_shape(t, &shapes[i]));
     }
-    command_progress_end();
     return QUERN_OK;
-}
-
-static void print_results(const attention_bench *t, bool complete)
-{
-    if (t->settings.json) {
-        json_print(bench_table_document("attention", &t->bench, t->peers, t->table, complete));
-    } else {
-        bench_print_head("attention", &t->bench.device);
-        printf("%d repeats\n\n", t->bench.repeats);
-        table_print(t->table);
-    }
-}
-
-// What was measured before a failure is printed all the same.
-static int run_bench(attention_bench *t, const char *where, int64_t repeats)
-{
-    int ordinal;
-    if (!device_parse(where, &ordinal)) return command_usage("--device %s: gpu or gpu:N is needed", where);
-    quern_status status = t->spec_text ? bench_check_spec(t->spec_text, "attention", t->config_text) : QUERN_OK;
-    if (status == QUERN_OK) status = bench_open(&t->settings, ordinal, (int)repeats, &t->bench);
-    if (status != QUERN_OK) return command_status(status);
-    t->table = table_create(columns, QN_COUNT(columns));
-    t->peers_options.device = ordinal;
-    if (t->peers_options.which) status = bench_peers_start(&t->peers_options, &t->peers);
-    if (status == QUERN_OK) status = save(t, false); // an unusable --out is told before the work
-    if (status == QUERN_OK) status = run_shapes(t);
-    if (status == QUERN_OK) status = save(t, true);
-    print_results(t, status == QUERN_OK);
-    int exit_status = status == QUERN_OK ? COMMAND_OK : command_status(status);
-    bench_peers_stop(t->peers);
-    table_destroy(t->table);
-    bench_close(&t->bench);
-    return exit_status;
 }
 
 int bench_attention(int argc, char **argv)
 {
     static attention_bench t = {
-        .peers_options = {.python = "python3"}, .B = 1, .Hq = 16, .Hkv = 16, .Sq = 1024, .Sk = 1024};
-    const char *where = "gpu";
-    int64_t repeats = 20;
+        .session = BENCH_SESSION("attention", columns), .B = 1, .Hq = 16, .Hkv = 16, .Sq = 1024, .Sk = 1024};
     const int64_t most = INT32_MAX;
     const command_option options[] = {
         {"only", 0, "TEXT", COMMAND_STRING, &t.only, 0, 0,
@@ -291,20 +247,12 @@ int bench_attention(int argc, char **argv)
         {"Sq", 0, "N", COMMAND_NUMBER, &t.Sq, 1, most, "queries a sequence (1024)"},
         {"Sk", 0, "N", COMMAND_NUMBER, &t.Sk, 1, most, "keys a sequence (1024)"},
         {"config", 0, "TEXT", COMMAND_STRING, &t.config_text, 0, 0, "this configuration: 'plan=prefill rows=64 …'"},
-        {"repeat", 0, "N", COMMAND_NUMBER, &repeats, 1, QN_TIMING_MAX_REPEATS, "measured replays of each graph (20)"},
-        {"vs", 0, "PEERS", COMMAND_STRING, &t.peers_options.which, 0, 0, "torch: what Python has, timed beside"},
-        {"python", 0, "FILE", COMMAND_STRING, &t.peers_options.python, 0, 0, "its interpreter (default python3)"},
-        {"peers", 0, "FILE", COMMAND_STRING, &t.peers_options.script, 0, 0, "peers.py, where it is not found"},
-        {"out", 0, "FILE", COMMAND_STRING, &t.out, 0, 0, "write the report there too, as JSON"},
-        {"device", 0, "WHERE", COMMAND_STRING, &where, 0, 0, "gpu (default) or gpu:N"},
-        COMMAND_OPTION_DB(&t.settings.db),
-        COMMAND_OPTION_JSON(&t.settings.json),
-        COMMAND_OPTION_VERBOSE(&t.settings.verbose),
-        COMMAND_OPTION_END,
+        BENCH_SESSION_OPTIONS(&t.session),
     };
     const command_syntax syntax = {"quern bench attention [options]", text, options};
     int exit_status;
     if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
     if (argc > 1) return command_usage("unexpected operand '%s'", argv[1]);
-    return run_bench(&t, where, repeats);
+    quern_status status = t.spec_text ? bench_check_spec(t.spec_text, "attention", t.config_text) : QUERN_OK;
+    return status == QUERN_OK ? bench_session_run(&t.session, run_shapes, &t) : command_status(status);
 }

@@ -29,7 +29,7 @@ typedef struct attention_run {
     CUdeviceptr tensor[4]; // all copies of each; one of out
     CUdeviceptr workspace;
     quern_attention_args args;
-    double error; // largest of the sampled rows
+    double difference; // to f64, the largest of the sampled rows
 } attention_run;
 
 quern_status attention_make_inputs(attention_run *r);
@@ -37,7 +37,7 @@ void attention_free_inputs(attention_run *r);
 // Where tensor 0 q, 1 k, 2 v of a copy begins in the piece.
 size_t attention_offset(int tensor, size_t copy);
 const uint16_t *attention_piece(quern_dtype dtype); // made at the first call for each type
-// Samples rows of the outputs of copy 0 and compares them with f64. Sets r->error.
+// Samples rows of the outputs of copy 0 and compares them with f64. Sets r->difference.
 quern_status attention_check(attention_run *r);
 // The sampled rows: sequence, query, head.
 void attention_sample(const attention_run *r, int i, int64_t at[3]);

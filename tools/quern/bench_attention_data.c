@@ -166,7 +166,7 @@ static quern_status check_row(attention_run *r, const int64_t at[3], double *p)
             return qn_fail(QUERN_INTERNAL, "%s: sequence %lld query %lld head %lld column %lld is %g, must be %g",
                            r->spec_text, (long long)at[0], (long long)at[1], (long long)at[2], (long long)i, x,
                            want[i]);
-        if (error > r->error) r->error = error;
+        if (error > r->difference) r->difference = error;
     }
     return QUERN_OK;
 }

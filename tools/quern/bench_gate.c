@@ -42,7 +42,7 @@ typedef struct gate_run {
 
 static quern_status allocate_bias(gate_run *r)
 {
-    const bench *b = &r->t->bench;
+    const bench *b = &r->t->session.bench;
     for (int e = 0; e < MOST_E; e++) r->host_bias[e] = (float)(e * 37 % 101 - 50) / 500.0f;
     QN_TRY(bench_allocate(b, sizeof r->host_bias, &r->bias));
     DEVICE_TRY(&b->device, cuMemcpyHtoD, r->bias, r->host_bias, sizeof r->host_bias);
@@ -51,7 +51,7 @@ static quern_status allocate_bias(gate_run *r)
 
 static quern_status allocate(gate_run *r, int64_t N)
 {
-    const bench *b = &r->t->bench;
+    const bench *b = &r->t->session.bench;
     size_t places = (size_t)N * (size_t)r->spec->K;
     QN_TRY(allocate_bias(r));
     QN_TRY(bench_allocate(b, 4 * places, &r->given));
@@ -73,7 +73,7 @@ static quern_status allocate(gate_run *r, int64_t N)
 
 static quern_status prepare(gate_run *r)
 {
-    const bench *b = &r->t->bench;
+    const bench *b = &r->t->session.bench;
     qn_config config;
     const qn_family *family;
     if (!r->t->config_text) return quern_prepare(b->q, &r->any.base, b->device.ordinal, &r->op);
@@ -84,11 +84,11 @@ static quern_status prepare(gate_run *r)
 
 static void release(gate_run *r)
 {
-    const qn_driver *driver = r->t->bench.device.driver;
+    const qn_driver *driver = r->t->session.bench.device.driver;
     CUdeviceptr all[] = {r->bias, r->given, r->weights, r->ids};
     for (size_t i = 0; i < QN_COUNT(all); i++)
         if (all[i]) (void)driver->cuMemFree(all[i]);
-    bench_data_free(&r->t->bench, &r->data);
+    bench_data_free(&r->t->session.bench, &r->data);
     quern_op_release(r->op);
 }
 
@@ -110,7 +110,7 @@ typedef struct checked_token {
 
 static quern_status check_token(const gate_run *r, int64_t token, checked_token *c)
 {
-    const device *d = &r->t->bench.device;
+    const device *d = &r->t->session.bench.device;
     size_t K = (size_t)r->spec->K, row = (size_t)r->spec->E * qn_dtype_bytes(r->spec->in), at = (size_t)token;
     size_t width = qn_dtype_bytes(r->spec->index);
     quern_gate_args args = QUERN_GATE_ARGS_INIT;
@@ -133,7 +133,7 @@ static quern_status check_token(const gate_run *r, int64_t token, checked_token 
 
 static quern_status check(gate_run *r)
 {
-    const bench *b = &r->t->bench;
+    const bench *b = &r->t->session.bench;
     int64_t N = r->args.N, count = N < CHECKED ? N : CHECKED;
     checked_token *c = malloc(sizeof *c);
     if (!c) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory");
@@ -168,12 +168,12 @@ static const table_column columns[] = {
 static quern_status ask_peers(gate_run *r, const qn_timing *own, size_t launches, cJSON **answer)
 {
     routing_bench *t = r->t;
-    const device *d = &t->bench.device;
+    const device *d = &t->session.bench.device;
     void *memory;
-    QN_TRY(bench_peers_inputs(t->peers.peers, ++t->peers.number, r->sets * r->set_bytes, &memory));
+    QN_TRY(bench_peers_inputs(t->session.peers, ++t->session.inputs, r->sets * r->set_bytes, &memory));
     DEVICE_TRY(d, cuMemcpyDtoH, memory, r->data.base, r->sets * r->set_bytes);
-    QN_TRY(enqueue(r, 0, t->bench.stream)); // the results of the first copy
-    QN_TRY(device_check(d, "cuStreamSynchronize", d->driver->cuStreamSynchronize(t->bench.stream)));
+    QN_TRY(enqueue(r, 0, t->session.bench.stream)); // the results of the first copy
+    QN_TRY(device_check(d, "cuStreamSynchronize", d->driver->cuStreamSynchronize(t->session.bench.stream)));
     cJSON *request = cJSON_CreateObject();
     cJSON_AddStringToObject(request, "op", "gate");
     cJSON *inputs = cJSON_AddObjectToObject(request, "inputs");
@@ -181,9 +181,9 @@ static quern_status ask_peers(gate_run *r, const qn_timing *own, size_t launches
     cJSON_AddNumberToObject(inputs, "rows", (double)r->args.N);
     cJSON_AddNumberToObject(inputs, "copies", (double)r->sets);
     cJSON_AddNumberToObject(inputs, "pitch_bytes", (double)r->set_bytes);
-    const routing_case c = {&t->bench,  r->spec, r->spec_text, r->args.N, r->host_bias,
-                            r->weights, r->ids,  launches,     *own};
-    return routing_ask(&t->peers, &c, request, answer);
+    const routing_case c = {&t->session.bench, r->spec, r->spec_text, r->args.N, r->host_bias,
+                            r->weights,        r->ids,  launches,     *own};
+    return routing_ask(t->session.peers, &c, request, answer);
 }
 
 static quern_status time_run(gate_run *r, int64_t N)
@@ -194,15 +194,15 @@ static quern_status time_run(gate_run *r, int64_t N)
     QN_TRY(allocate(r, N));
     QN_TRY(prepare(r));
     QN_TRY(check(r));
-    qn_timing_request request = {enqueue, r, qn_timing_launches(r->sets, LEAST_LAUNCHES), r->t->bench.repeats};
-    QN_TRY(qn_timing_graph(r->t->bench.device.driver, &request, &timing));
+    qn_timing_request request = {enqueue, r, qn_timing_launches(r->sets, LEAST_LAUNCHES), r->t->session.bench.repeats};
+    QN_TRY(qn_timing_graph(r->t->session.bench.device.driver, &request, &timing));
     sizes.N = N;
     (void)quern_op_describe(r->op, quern_op_variant_for(r->op, &sizes), 0, &info);
     cJSON *answer = NULL;
-    if (r->t->peers.peers && !r->spec->given_ids) QN_TRY(ask_peers(r, &timing, request.launches, &answer));
+    if (r->t->session.peers && !r->spec->given_ids) QN_TRY(ask_peers(r, &timing, request.launches, &answer));
     const cJSON *best = bench_peers_best(answer);
     char *peers = answer ? cJSON_PrintUnformatted(answer) : NULL;
-    table_add(r->t->table, N, timing.median_us, timing.low_us, timing.high_us,
+    table_add(r->t->session.table, N, timing.median_us, timing.low_us, timing.high_us,
               (double)r->set_bytes / timing.median_us * 1e-3, (int64_t)r->sets, r->spec_text,
               best ? best->string : NULL, bench_peers_number(best, "us_median"), bench_peers_number(best, "x_quern"),
               info.config, peers);
@@ -223,7 +223,7 @@ static quern_status run(routing_bench *t, const quern_any_spec *spec, const char
 int bench_gate(int argc, char **argv)
 {
     static routing_bench t = {
-        .name = "gate",
+        .session = BENCH_SESSION("gate", columns),
         .text = text,
         .specs = specs,
         .spec_count = QN_COUNT(specs),
@@ -232,8 +232,6 @@ int bench_gate(int argc, char **argv)
         .tokens_doc = "tokens (default 1,64,512,4096,16384)",
         .spec_doc = "this spec: 'gate E=256 K=6 in=f32 bias=1'",
         .config_doc = "this configuration: 'plan=lanes lanes=8 …'",
-        .columns = columns,
-        .column_count = QN_COUNT(columns),
         .run = run,
     };
     return routing_bench_main(&t, argc, argv);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
+#include "bench_session.h"
 #include "indexer_draw.h"
 #include "runtime/runtime.h"
 
@@ -18,14 +18,9 @@ typedef struct indexer_shape {
 } indexer_shape;
 
 typedef struct indexer_bench {
-    bench bench;
-    command_settings settings;
-    const char *spec_text, *shape_text, *config_text, *out;
+    bench_session session;
+    const char *spec_text, *shape_text, *config_text;
     int64_t checked; // entries
-    table *table;
-    bench_peers_options peers_options; // which: NULL without --vs
-    bench_peers *peers;
-    int64_t inputs; // numbers of what peers were given
 } indexer_bench;
 
 static const char text[] =
@@ -66,7 +61,7 @@ typedef struct indexer_run {
 
 static quern_status make_keys(indexer_run *r)
 {
-    const bench *b = &r->t->bench;
+    const bench *b = &r->t->session.bench;
     size_t bytes = (size_t)(r->pages * r->page_bytes);
     r->sets = qn_timing_copies(b->device.l2_bytes, bytes);
     int64_t each = r->pages / r->shape.sequences, words = (int64_t)r->sets * r->pages;
@@ -91,8 +86,8 @@ static quern_status make_keys(indexer_run *r)
 
 static quern_status upload(indexer_run *r, const void *host, size_t bytes, CUdeviceptr *address)
 {
-    QN_TRY(bench_allocate(&r->t->bench, bytes, address));
-    DEVICE_TRY(&r->t->bench.device, cuMemcpyHtoD, *address, host, bytes);
+    QN_TRY(bench_allocate(&r->t->session.bench, bytes, address));
+    DEVICE_TRY(&r->t->session.bench.device, cuMemcpyHtoD, *address, host, bytes);
     return QUERN_OK;
 }
 
@@ -134,13 +129,13 @@ static quern_status make_rows(indexer_run *r)
     if (status == QUERN_OK) status = upload(r, word + r->rows, (size_t)r->rows * 4, &r->row_seq);
     free(word);
     size_t places = (size_t)(r->rows * r->spec->k) * 4;
-    if (status == QUERN_OK) status = bench_allocate(&r->t->bench, places, &r->indices);
-    return status == QUERN_OK ? bench_allocate(&r->t->bench, places, &r->scores) : status;
+    if (status == QUERN_OK) status = bench_allocate(&r->t->session.bench, places, &r->indices);
+    return status == QUERN_OK ? bench_allocate(&r->t->session.bench, places, &r->scores) : status;
 }
 
 static quern_status prepare(indexer_run *r)
 {
-    const bench *b = &r->t->bench;
+    const bench *b = &r->t->session.bench;
     qn_config config;
     const qn_family *family;
     if (!r->t->config_text) {
@@ -179,7 +174,7 @@ static void release(indexer_run *r)
     CUdeviceptr all[] = {r->q,      r->q_scale, r->w,       r->keys,   r->table,
                          r->length, r->row_seq, r->indices, r->scores, r->workspace};
     for (size_t i = 0; i < QN_COUNT(all); i++)
-        if (all[i]) (void)r->t->bench.device.driver->cuMemFree(all[i]);
+        if (all[i]) (void)r->t->session.bench.device.driver->cuMemFree(all[i]);
     free(r->host_q), free(r->host_scale), free(r->host_keys), free(r->host_w), free(r->host_table);
     quern_op_release(r->op);
 }
@@ -200,7 +195,7 @@ static quern_status compare(const indexer_run *r, const float *got, const int32_
 
 static quern_status check(indexer_run *r)
 {
-    const device *d = &r->t->bench.device;
+    const device *d = &r->t->session.bench.device;
     const quern_indexer_spec *s = r->spec;
     size_t k = (size_t)s->k, last = (size_t)(r->rows - 1);
     float *got = malloc(k * 8), *want = malloc(k * 8);
@@ -212,9 +207,9 @@ static quern_status check(indexer_run *r)
     a.T = 1, a.q = r->host_q + last * (size_t)s->H * head, a.q_scale = r->host_scale + last * (size_t)s->H * scale;
     a.w = r->host_w + last * (size_t)s->H, a.keys = r->host_keys, a.length = &length, a.row_seq = &sequence;
     a.block_table = r->host_table, a.indices = (int32_t *)(want + k), a.scores = want;
-    quern_status status = enqueue(r, 0, r->t->bench.stream);
+    quern_status status = enqueue(r, 0, r->t->session.bench.stream);
     if (status == QUERN_OK)
-        status = device_check(d, "cuStreamSynchronize", d->driver->cuStreamSynchronize(r->t->bench.stream));
+        status = device_check(d, "cuStreamSynchronize", d->driver->cuStreamSynchronize(r->t->session.bench.stream));
     if (status == QUERN_OK)
         status = device_check(d, "cuMemcpyDtoH", d->driver->cuMemcpyDtoH(got, r->scores + last * k * 4, k * 4));
     if (status == QUERN_OK)
@@ -246,7 +241,7 @@ static quern_status give_parts(indexer_run *r, const part *parts, size_t count, 
         cJSON_AddItemToArray(place, cJSON_CreateNumber((double)parts[i].count));
         total += (parts[i].count + 15) / 16 * 16;
     }
-    QN_TRY(bench_peers_inputs(r->t->peers, ++r->t->inputs, total, &memory));
+    QN_TRY(bench_peers_inputs(r->t->session.peers, ++r->t->session.inputs, total, &memory));
     for (size_t i = 0, at = 0; i < count; at += (parts[i].count + 15) / 16 * 16, i++)
         memcpy((char *)memory + at, parts[i].bytes, parts[i].count);
     return QUERN_OK;
@@ -268,7 +263,7 @@ static cJSON *request_of(const indexer_run *r, const qn_timing_request *timed)
                    {"k", s->k},
                    {"page", s->page},
                    {"pages", r->pages},
-                   {"rotation_bytes", 2 * r->t->bench.device.l2_bytes},
+                   {"rotation_bytes", 2 * r->t->session.bench.device.l2_bytes},
                    {"repeats", timed->repeats},
                    {"launches", (int64_t)timed->launches}};
     cJSON_AddStringToObject(request, "op", "indexer");
@@ -282,7 +277,7 @@ static cJSON *request_of(const indexer_run *r, const qn_timing_request *timed)
 // Quern's winners for the first set, and each row's length, beside the inputs.
 static quern_status ask_peers(indexer_run *r, const qn_timing_request *timed, const qn_timing *own, cJSON **answer)
 {
-    const device *d = &r->t->bench.device;
+    const device *d = &r->t->session.bench.device;
     const quern_indexer_spec *s = r->spec;
     bool fp4 = s->q == QUERN_INDEXER_Q_MXFP4, fp8 = s->q == QUERN_INDEXER_Q_FP8;
     size_t heads = (size_t)(r->rows * s->H), places = (size_t)(r->rows * s->k) * 4;
@@ -290,9 +285,9 @@ static quern_status ask_peers(indexer_run *r, const qn_timing_request *timed, co
     int32_t *winners = malloc(places), *length = malloc((size_t)r->rows * 4);
     cJSON *request = request_of(r, timed), *where = cJSON_AddObjectToObject(request, "parts");
     quern_status status = winners && length ? QUERN_OK : qn_fail(QUERN_OUT_OF_MEMORY, "out of memory");
-    if (status == QUERN_OK) status = enqueue(r, 0, r->t->bench.stream);
+    if (status == QUERN_OK) status = enqueue(r, 0, r->t->session.bench.stream);
     if (status == QUERN_OK)
-        status = device_check(d, "cuStreamSynchronize", d->driver->cuStreamSynchronize(r->t->bench.stream));
+        status = device_check(d, "cuStreamSynchronize", d->driver->cuStreamSynchronize(r->t->session.bench.stream));
     if (status == QUERN_OK)
         status = device_check(d, "cuMemcpyDtoH", d->driver->cuMemcpyDtoH(winners, r->indices, places));
     if (status == QUERN_OK)
@@ -308,7 +303,7 @@ static quern_status ask_peers(indexer_run *r, const qn_timing_request *timed, co
         status = give_parts(r, parts, QN_COUNT(parts), where);
     }
     free(winners), free(length);
-    if (status == QUERN_OK) return bench_peers_ask(r->t->peers, request, own, answer);
+    if (status == QUERN_OK) return bench_peers_ask(r->t->session.peers, request, own, answer);
     cJSON_Delete(request);
     return status;
 }
@@ -331,11 +326,6 @@ static const table_column columns[] = {
     {NULL, "peers", TABLE_JSON, 0},
 };
 
-static quern_status save(const indexer_bench *t, bool complete)
-{
-    return bench_table_write("indexer", &t->bench, t->peers, t->table, t->out, complete);
-}
-
 static quern_status time_run(indexer_run *r)
 {
     const quern_indexer_spec *s = r->spec;
@@ -355,20 +345,21 @@ static quern_status time_run(indexer_run *r)
     QN_TRY(prepare(r));
     QN_TRY(check(r));
     qn_timing_request request = {enqueue, r, qn_timing_launches(r->sets, r->rows > 1000 ? 1 : LEAST_LAUNCHES),
-                                 r->t->bench.repeats};
-    QN_TRY(qn_timing_graph(r->t->bench.device.driver, &request, &timing));
+                                 r->t->session.bench.repeats};
+    QN_TRY(qn_timing_graph(r->t->session.bench.device.driver, &request, &timing));
     sizes.T = r->rows, sizes.max_length = r->shape.length;
     (void)quern_op_describe(r->op, quern_op_variant_for(r->op, &sizes), 0, &info);
     cJSON *answer = NULL;
-    if (r->t->peers) QN_TRY(ask_peers(r, &request, &timing, &answer));
+    if (r->t->session.peers) QN_TRY(ask_peers(r, &request, &timing, &answer));
     const cJSON *best = bench_peers_best(answer);
     char *peers = answer ? cJSON_PrintUnformatted(answer) : NULL;
-    table_add(r->t->table, r->shape.sequences, r->shape.length, r->shape.queries, timing.median_us, timing.low_us,
-              timing.high_us, (double)(r->pages * r->page_bytes) / timing.median_us * 1e-3, (int64_t)r->sets,
-              best ? best->string : NULL, bench_peers_number(best, "us_median"), spec_text, info.config, peers);
+    table_add(r->t->session.table, r->shape.sequences, r->shape.length, r->shape.queries, timing.median_us,
+              timing.low_us, timing.high_us, (double)(r->pages * r->page_bytes) / timing.median_us * 1e-3,
+              (int64_t)r->sets, best ? best->string : NULL, bench_peers_number(best, "us_median"), spec_text,
+              info.config, peers);
     cJSON_free(peers);
     cJSON_Delete(answer);
-    return save(r->t, false);
+    return bench_session_save(&r->t->session);
 }
 
 static quern_status run_one(indexer_bench *t, const char *spec_text, indexer_shape shape)
@@ -402,8 +393,9 @@ static quern_status run_configs(indexer_bench *t, const char *spec_text, indexer
     return status;
 }
 
-static quern_status run_all(indexer_bench *t)
+static quern_status run_all(void *user)
 {
+    indexer_bench *t = user;
     long long shape[3] = {0, 0, 1};
     if (t->shape_text && sscanf(t->shape_text, "%lld,%lld,%lld", &shape[0], &shape[1], &shape[2]) < 2)
         return qn_fail(QUERN_BAD_VALUE, "--shape: '%s' is not SEQUENCES,LENGTH,QUERIES", t->shape_text);
@@ -420,24 +412,9 @@ static quern_status run_all(indexer_bench *t)
     return QUERN_OK;
 }
 
-static void print_results(const indexer_bench *t, bool complete)
-{
-    if (t->settings.json) {
-        json_print(bench_table_document("indexer", &t->bench, t->peers, t->table, complete));
-    } else {
-        bench_print_head("indexer", &t->bench.device);
-        printf("%d repeats\n\n", t->bench.repeats);
-        table_print(t->table);
-    }
-}
-
 int bench_indexer(int argc, char **argv)
 {
-    static indexer_bench t = {.peers_options = {.python = "python3"}};
-    const char *where = "gpu";
-    int64_t repeats = 20;
-    t.checked = 40000;
-    int ordinal;
+    static indexer_bench t = {.session = BENCH_SESSION("indexer", columns), .checked = 40000};
     const command_option options[] = {
         {"spec", 0, "SPEC", COMMAND_STRING, &t.spec_text, 0, 0,
          "this spec: 'indexer H=64 C=128 k=512 q=mxfp4 page=64'"},
@@ -445,34 +422,12 @@ int bench_indexer(int argc, char **argv)
         {"config", 0, "TEXT", COMMAND_STRING, &t.config_text, 0, 0,
          "configurations, divided by ';': 'plan=fused warps=12 shares=16'"},
         {"check", 0, "N", COMMAND_NUMBER, &t.checked, 0, INT32_MAX, "sequences of up to N entries are checked (40000)"},
-        {"vs", 0, "PEERS", COMMAND_STRING, &t.peers_options.which, 0, 0, "torch: its chain, timed beside"},
-        {"python", 0, "FILE", COMMAND_STRING, &t.peers_options.python, 0, 0, "its interpreter (default python3)"},
-        {"peers", 0, "FILE", COMMAND_STRING, &t.peers_options.script, 0, 0, "peers.py, where it is not found"},
-        {"out", 0, "FILE", COMMAND_STRING, &t.out, 0, 0, "write the report there too, as JSON"},
-        {"repeat", 0, "N", COMMAND_NUMBER, &repeats, 1, QN_TIMING_MAX_REPEATS, "measured replays of each graph (20)"},
-        {"device", 0, "WHERE", COMMAND_STRING, &where, 0, 0, "gpu (default) or gpu:N"},
-        COMMAND_OPTION_DB(&t.settings.db),
-        COMMAND_OPTION_JSON(&t.settings.json),
-        COMMAND_OPTION_VERBOSE(&t.settings.verbose),
-        COMMAND_OPTION_END,
+        BENCH_SESSION_OPTIONS(&t.session),
     };
     const command_syntax syntax = {"quern bench indexer [options]", text, options};
     int exit_status;
     if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
     if (argc > 1) return command_usage("unexpected operand '%s'", argv[1]);
-    if (!device_parse(where, &ordinal)) return command_usage("--device %s: gpu or gpu:N is needed", where);
-    quern_status status = bench_open(&t.settings, ordinal, (int)repeats, &t.bench);
-    if (status != QUERN_OK) return command_status(status);
-    t.table = table_create(columns, QN_COUNT(columns));
-    t.peers_options.device = ordinal;
-    if (t.peers_options.which) status = bench_peers_start(&t.peers_options, &t.peers);
-    if (status == QUERN_OK) status = save(&t, false); // an unusable --out is told before the work
-    if (status == QUERN_OK) status = run_all(&t);
-    if (status == QUERN_OK) status = save(&t, true);
-    print_results(&t, status == QUERN_OK);
-    bench_peers_stop(t.peers);
-    exit_status = status == QUERN_OK ? COMMAND_OK : command_status(status);
-    table_destroy(t.table);
-    bench_close(&t.bench);
-    return exit_status;
+    quern_status status = t.spec_text ? bench_check_spec(t.spec_text, "indexer", NULL) : QUERN_OK;
+    return status == QUERN_OK ? bench_session_run(&t.session, run_all, &t) : command_status(status);
 }

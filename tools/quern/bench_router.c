@@ -71,7 +71,7 @@ static void *draw_array(quern_dtype type, size_t count, double size, uint64_t se
 // x of size 1 and w of 1.7 / sqrt(D), so that logits are what routers see.
 static quern_status make_inputs(router_run *r, int64_t N)
 {
-    const bench *b = &r->t->bench;
+    const bench *b = &r->t->session.bench;
     size_t x_count = (size_t)(N * r->spec->D), w_count = (size_t)(r->spec->E * r->spec->D);
     r->x_bytes = x_count * qn_dtype_bytes(r->spec->in), r->w_bytes = w_count * qn_dtype_bytes(r->spec->w);
     r->sets = qn_timing_copies(b->device.l2_bytes, r->x_bytes + r->w_bytes);
@@ -89,7 +89,7 @@ static quern_status make_inputs(router_run *r, int64_t N)
 
 static quern_status allocate(router_run *r, int64_t N)
 {
-    const bench *b = &r->t->bench;
+    const bench *b = &r->t->session.bench;
     size_t places = (size_t)N * (size_t)r->spec->K;
     for (int e = 0; e < MOST_E; e++) r->host_bias[e] = (float)(e * 37 % 101 - 50) / 500.0f;
     QN_TRY(make_inputs(r, N));
@@ -112,7 +112,7 @@ static quern_status allocate(router_run *r, int64_t N)
 
 static quern_status prepare(router_run *r)
 {
-    const bench *b = &r->t->bench;
+    const bench *b = &r->t->session.bench;
     quern_router_sizes sizes = QUERN_ROUTER_SIZES_INIT;
     qn_config config;
     if (r->t->config_text) {
@@ -131,7 +131,7 @@ static quern_status prepare(router_run *r)
 
 static void release(router_run *r)
 {
-    const qn_driver *driver = r->t->bench.device.driver;
+    const qn_driver *driver = r->t->session.bench.device.driver;
     CUdeviceptr all[] = {r->x, r->w, r->bias, r->given, r->weights, r->ids, r->logits, r->workspace};
     for (size_t i = 0; i < QN_COUNT(all); i++)
         if (all[i]) (void)driver->cuMemFree(all[i]);
@@ -176,7 +176,7 @@ static bool is_same(const router_run *r, const checked_token *c)
 
 static quern_status check_token(const router_run *r, int64_t token, checked_token *c)
 {
-    const device *d = &r->t->bench.device;
+    const device *d = &r->t->session.bench.device;
     size_t K = (size_t)r->spec->K, at = (size_t)token, width = qn_dtype_bytes(r->spec->index);
     quern_router_args args = QUERN_ROUTER_ARGS_INIT;
     quern_router_spec spec = *r->spec;
@@ -196,7 +196,7 @@ static quern_status check_token(const router_run *r, int64_t token, checked_toke
 
 static quern_status check(router_run *r)
 {
-    const bench *b = &r->t->bench;
+    const bench *b = &r->t->session.bench;
     int64_t N = r->args.N, count = N < CHECKED ? N : CHECKED;
     checked_token *c = malloc(sizeof *c);
     if (!c) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory");
@@ -236,14 +236,14 @@ static quern_status ask_peers(router_run *r, const qn_timing *own, size_t launch
     quern_gate_spec gate = QUERN_GATE_SPEC_INIT;
     size_t pitch = r->x_bytes + r->w_bytes;
     void *memory;
-    QN_TRY(bench_peers_inputs(t->peers.peers, ++t->peers.number, r->sets * pitch, &memory));
+    QN_TRY(bench_peers_inputs(t->session.peers, ++t->session.inputs, r->sets * pitch, &memory));
     for (size_t i = 0; i < r->sets; i++) {
         memcpy((char *)memory + i * pitch, r->host_x, r->x_bytes);
         memcpy((char *)memory + i * pitch + r->x_bytes, r->host_w, r->w_bytes);
     }
-    QN_TRY(enqueue(r, 0, t->bench.stream)); // the results of the first copy
-    QN_TRY(device_check(&t->bench.device, "cuStreamSynchronize",
-                        t->bench.device.driver->cuStreamSynchronize(t->bench.stream)));
+    QN_TRY(enqueue(r, 0, t->session.bench.stream)); // the results of the first copy
+    QN_TRY(device_check(&t->session.bench.device, "cuStreamSynchronize",
+                        t->session.bench.device.driver->cuStreamSynchronize(t->session.bench.stream)));
     cJSON *request = cJSON_CreateObject();
     cJSON_AddStringToObject(request, "op", "router");
     cJSON *inputs = cJSON_AddObjectToObject(request, "inputs");
@@ -257,9 +257,9 @@ static quern_status ask_peers(router_run *r, const qn_timing *own, size_t launch
     cJSON_AddNumberToObject(inputs, "w_offset", (double)r->x_bytes);
     gate.E = s->E, gate.K = s->K, gate.act = s->act, gate.bias = s->bias, gate.n_group = s->n_group;
     gate.topk_group = s->topk_group, gate.renormalize = s->renormalize, gate.scale = s->scale, gate.index = s->index;
-    const routing_case c = {&t->bench,  &gate,  r->spec_text, r->args.N, r->host_bias,
-                            r->weights, r->ids, launches,     *own};
-    return routing_ask(&t->peers, &c, request, answer);
+    const routing_case c = {&t->session.bench, &gate,  r->spec_text, r->args.N, r->host_bias,
+                            r->weights,        r->ids, launches,     *own};
+    return routing_ask(t->session.peers, &c, request, answer);
 }
 
 static quern_status time_run(router_run *r, int64_t N)
@@ -270,16 +270,16 @@ static quern_status time_run(router_run *r, int64_t N)
     QN_TRY(allocate(r, N));
     QN_TRY(prepare(r));
     QN_TRY(check(r));
-    qn_timing_request request = {enqueue, r, qn_timing_launches(r->sets, LEAST_LAUNCHES), r->t->bench.repeats};
-    QN_TRY(qn_timing_graph(r->t->bench.device.driver, &request, &timing));
+    qn_timing_request request = {enqueue, r, qn_timing_launches(r->sets, LEAST_LAUNCHES), r->t->session.bench.repeats};
+    QN_TRY(qn_timing_graph(r->t->session.bench.device.driver, &request, &timing));
     sizes.N = N;
     (void)quern_op_describe(r->op, quern_op_variant_for(r->op, &sizes), 0, &info);
     double work = 2.0 * (double)(N * r->spec->D) * (double)r->spec->E;
     cJSON *answer = NULL;
-    if (r->t->peers.peers && !r->spec->given_ids) QN_TRY(ask_peers(r, &timing, request.launches, &answer));
+    if (r->t->session.peers && !r->spec->given_ids) QN_TRY(ask_peers(r, &timing, request.launches, &answer));
     const cJSON *best = bench_peers_best(answer);
     char *peers = answer ? cJSON_PrintUnformatted(answer) : NULL;
-    table_add(r->t->table, N, timing.median_us, timing.low_us, timing.high_us,
+    table_add(r->t->session.table, N, timing.median_us, timing.low_us, timing.high_us,
               (double)(r->x_bytes + r->w_bytes) / timing.median_us * 1e-3, work / timing.median_us * 1e-6,
               (int64_t)r->sets, r->spec_text, best ? best->string : NULL, bench_peers_number(best, "us_median"),
               bench_peers_number(best, "x_quern"), info.config, peers);
@@ -300,7 +300,7 @@ static quern_status run(routing_bench *t, const quern_any_spec *spec, const char
 int bench_router(int argc, char **argv)
 {
     static routing_bench t = {
-        .name = "router",
+        .session = BENCH_SESSION("router", columns),
         .text = text,
         .specs = specs,
         .spec_count = QN_COUNT(specs),
@@ -309,8 +309,6 @@ int bench_router(int argc, char **argv)
         .tokens_doc = "tokens (default 1,2,4,8,16,32,64,512,4096)",
         .spec_doc = "this spec: 'router D=4096 E=256 K=6 in=bf16 w=bf16'",
         .config_doc = "this configuration: 'plan=tiles sums=whole …'",
-        .columns = columns,
-        .column_count = QN_COUNT(columns),
         .run = run,
     };
     return routing_bench_main(&t, argc, argv);

@@ -8,19 +8,6 @@
 
 #include "ops/family.h"
 
-quern_status routing_open(routing_peers *p, const bench *b)
-{
-    if (!p->options.which) return QUERN_OK;
-    p->options.device = b->device.ordinal;
-    return bench_peers_start(&p->options, &p->peers);
-}
-
-void routing_close(routing_peers *p)
-{
-    bench_peers_stop(p->peers);
-    p->peers = NULL;
-}
-
 // ---- arrays: bias, weights, ids, one after another
 
 static size_t round_up(size_t bytes)
@@ -35,13 +22,13 @@ static void describe(cJSON *arrays, const char *name, quern_dtype dtype, size_t 
     cJSON_AddNumberToObject(array, "offset", (double)offset);
 }
 
-static quern_status give_arrays(routing_peers *p, const routing_case *c, cJSON *arrays)
+static quern_status give_arrays(bench_peers *peers, const routing_case *c, cJSON *arrays)
 {
     const device *d = &c->bench->device;
     size_t places = (size_t)(c->N * c->gate->K), E = (size_t)c->gate->E;
     size_t weights = round_up(E * 4), ids = weights + round_up(places * 4), id_bytes = qn_dtype_bytes(c->gate->index);
     void *memory;
-    QN_TRY(bench_peers_arrays(p->peers, ids + places * id_bytes, &memory));
+    QN_TRY(bench_peers_arrays(peers, ids + places * id_bytes, &memory));
     if (c->gate->bias) memcpy(memory, c->bias, E * 4);
     DEVICE_TRY(d, cuMemcpyDtoH, (char *)memory + weights, c->weights, places * 4);
     DEVICE_TRY(d, cuMemcpyDtoH, (char *)memory + ids, c->ids, places * id_bytes);
@@ -53,7 +40,7 @@ static quern_status give_arrays(routing_peers *p, const routing_case *c, cJSON *
 
 // ---- the message
 
-static quern_status build_request(routing_peers *p, const routing_case *c, cJSON *request)
+static quern_status build_request(bench_peers *peers, const routing_case *c, cJSON *request)
 {
     static const char *const acts[] = {"sqrt_softplus", "sigmoid", "softmax"};
     const quern_gate_spec *gate = c->gate;
@@ -66,26 +53,21 @@ static quern_status build_request(routing_peers *p, const routing_case *c, cJSON
     cJSON_AddNumberToObject(request, "scale", gate->scale);
     cJSON_AddNumberToObject(request, "launches", (double)c->launches);
     cJSON_AddNumberToObject(request, "repeats", c->bench->repeats);
-    return give_arrays(p, c, cJSON_AddObjectToObject(request, "arrays"));
+    return give_arrays(peers, c, cJSON_AddObjectToObject(request, "arrays"));
 }
 
-quern_status routing_ask(routing_peers *p, const routing_case *c, cJSON *request, cJSON **answer)
+quern_status routing_ask(bench_peers *peers, const routing_case *c, cJSON *request, cJSON **answer)
 {
-    quern_status status = build_request(p, c, request);
+    quern_status status = build_request(peers, c, request);
     if (status != QUERN_OK) {
         cJSON_Delete(request);
         return status;
     }
-    status = bench_peers_ask(p->peers, request, &c->own, answer);
+    status = bench_peers_ask(peers, request, &c->own, answer);
     return status == QUERN_OK ? QUERN_OK : qn_fail_in(status, "%s, %lld tokens", c->spec_text, (long long)c->N);
 }
 
 // ---- the bench
-
-static quern_status save(const routing_bench *t, bool complete)
-{
-    return bench_table_write(t->name, &t->bench, t->peers.peers, t->table, t->out, complete);
-}
 
 static quern_status run_spec(routing_bench *t, const char *text)
 {
@@ -95,22 +77,21 @@ static quern_status run_spec(routing_bench *t, const char *text)
     QN_TRY(quern_spec_format(&spec.base, canonical, sizeof canonical));
     for (size_t i = 0; i < t->N_count; i++) {
         QN_TRY(t->run(t, &spec, canonical, t->N[i]));
-        QN_TRY(save(t, false));
+        QN_TRY(bench_session_save(&t->session));
     }
     return QUERN_OK;
 }
 
-static quern_status run_specs(routing_bench *t)
+static quern_status run_specs(void *user)
 {
+    routing_bench *t = user;
     const char *const *specs = t->spec_text ? &t->spec_text : t->specs;
     const size_t count = t->spec_text ? 1 : t->spec_count;
-    QN_TRY(save(t, false)); // an unusable --out is told before the work
     for (size_t i = 0; i < count; i++) {
-        command_progress(i, count, t->name);
+        command_progress(i, count, t->session.name);
         QN_TRY(run_spec(t, specs[i]));
     }
-    command_progress_end();
-    return save(t, true);
+    return QUERN_OK;
 }
 
 // "1,8,64"
@@ -131,69 +112,29 @@ static quern_status parse_tokens(routing_bench *t)
     return t->N_count ? QUERN_OK : qn_fail(QUERN_BAD_VALUE, "--N: a list of numbers is needed");
 }
 
-static void print_results(const routing_bench *t, bool complete)
-{
-    if (t->settings.json) {
-        json_print(bench_table_document(t->name, &t->bench, t->peers.peers, t->table, complete));
-    } else {
-        bench_print_head(t->name, &t->bench.device);
-        printf("%d repeats\n\n", t->bench.repeats);
-        table_print(t->table);
-    }
-}
-
 static quern_status check_specs(const routing_bench *t)
 {
-    if (t->spec_text) return bench_check_spec(t->spec_text, t->name, t->config_text);
+    if (t->spec_text) return bench_check_spec(t->spec_text, t->session.name, t->config_text);
     for (size_t i = 0; t->config_text && i < t->spec_count; i++)
-        QN_TRY(bench_check_spec(t->specs[i], t->name, t->config_text));
+        QN_TRY(bench_check_spec(t->specs[i], t->session.name, t->config_text));
     return QUERN_OK;
-}
-
-static int run_bench(routing_bench *t, const char *where, int64_t repeats)
-{
-    int ordinal;
-    if (!device_parse(where, &ordinal)) return command_usage("--device %s: gpu or gpu:N is needed", where);
-    quern_status status = parse_tokens(t);
-    if (status == QUERN_OK) status = check_specs(t);
-    if (status == QUERN_OK) status = bench_open(&t->settings, ordinal, (int)repeats, &t->bench);
-    if (status == QUERN_OK) status = routing_open(&t->peers, &t->bench);
-    if (status != QUERN_OK) return command_status(status);
-    t->table = table_create(t->columns, t->column_count);
-    status = run_specs(t);
-    print_results(t, status == QUERN_OK);
-    int exit_status = status == QUERN_OK ? COMMAND_OK : command_status(status);
-    table_destroy(t->table);
-    routing_close(&t->peers);
-    bench_close(&t->bench);
-    return exit_status;
 }
 
 int routing_bench_main(routing_bench *t, int argc, char **argv)
 {
-    const char *where = "gpu";
-    int64_t repeats = 20;
     char usage[64];
-    t->peers.options.python = "python3";
-    snprintf(usage, sizeof usage, "quern bench %s [options]", t->name);
+    snprintf(usage, sizeof usage, "quern bench %s [options]", t->session.name);
     const command_option options[] = {
         {"N", 0, "LIST", COMMAND_STRING, &t->tokens, 0, 0, t->tokens_doc},
         {"spec", 0, "SPEC", COMMAND_STRING, &t->spec_text, 0, 0, t->spec_doc},
         {"config", 0, "TEXT", COMMAND_STRING, &t->config_text, 0, 0, t->config_doc},
-        {"repeat", 0, "N", COMMAND_NUMBER, &repeats, 1, QN_TIMING_MAX_REPEATS, "measured replays of each graph (20)"},
-        {"vs", 0, "PEERS", COMMAND_STRING, &t->peers.options.which, 0, 0, "torch: what Python has, timed beside"},
-        {"python", 0, "FILE", COMMAND_STRING, &t->peers.options.python, 0, 0, "its interpreter (default python3)"},
-        {"peers", 0, "FILE", COMMAND_STRING, &t->peers.options.script, 0, 0, "peers.py, where it is not found"},
-        {"out", 0, "FILE", COMMAND_STRING, &t->out, 0, 0, "write the report there too, as JSON"},
-        {"device", 0, "WHERE", COMMAND_STRING, &where, 0, 0, "gpu (default) or gpu:N"},
-        COMMAND_OPTION_DB(&t->settings.db),
-        COMMAND_OPTION_JSON(&t->settings.json),
-        COMMAND_OPTION_VERBOSE(&t->settings.verbose),
-        COMMAND_OPTION_END,
+        BENCH_SESSION_OPTIONS(&t->session),
     };
     const command_syntax syntax = {usage, t->text, options};
     int exit_status;
     if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
     if (argc > 1) return command_usage("unexpected operand '%s'", argv[1]);
-    return run_bench(t, where, repeats);
+    quern_status status = parse_tokens(t);
+    if (status == QUERN_OK) status = check_specs(t);
+    return status == QUERN_OK ? bench_session_run(&t->session, run_specs, t) : command_status(status);
 }

@@ -4,9 +4,7 @@
 #ifndef QUERN_TOOLS_BENCH_ROUTING_H
 #define QUERN_TOOLS_BENCH_ROUTING_H
 
-#include "bench.h"
-#include "command.h"
-#include "table.h"
+#include "bench_session.h"
 
 // A case whose results for the first copy of its inputs are on the device.
 typedef struct routing_case {
@@ -20,42 +18,27 @@ typedef struct routing_case {
     qn_timing own;
 } routing_case;
 
-// --vs, --python, --peers; without --vs no peers. The document gets what the process says of itself.
-typedef struct routing_peers {
-    bench_peers_options options; // which: NULL without --vs
-    bench_peers *peers;
-    int64_t number; // of inputs, one a case
-} routing_peers;
-quern_status routing_open(routing_peers *p, const bench *b);
-void routing_close(routing_peers *p);
-
 // Adds the case to a request that has "op" and "inputs", and asks. The answer is as of bench_peers_ask.
-quern_status routing_ask(routing_peers *p, const routing_case *c, cJSON *request, cJSON **answer);
+quern_status routing_ask(bench_peers *peers, const routing_case *c, cJSON *request, cJSON **answer);
 
 // ---- the bench: specs × numbers of tokens, one row of a table each
 
 enum { ROUTING_MOST_TOKENS = 32 };
 typedef struct routing_bench routing_bench;
 struct routing_bench {
-    const char *name; // of the family
-    const char *text; // for --help
+    bench_session session; // its name is the family's
+    const char *text;      // for --help
     const char *const *specs;
     size_t spec_count;
     const int64_t *default_tokens;
     size_t default_count;
     const char *tokens_doc, *spec_doc, *config_doc; // of --N, --spec and --config
-    const table_column *columns;
-    size_t column_count;
-    // Checks and times one case, and adds its row to t->table. spec: parsed, and its canonical text.
+    // Checks and times one case, and adds its row to session.table. spec: parsed, and its canonical text.
     quern_status (*run)(routing_bench *t, const quern_any_spec *spec, const char *spec_text, int64_t N);
     // Filled by routing_bench_main:
-    bench bench;
-    command_settings settings;
-    const char *tokens, *spec_text, *config_text, *out; // options; NULL: not given
+    const char *tokens, *spec_text, *config_text; // options; NULL: not given
     int64_t N[ROUTING_MOST_TOKENS];
     size_t N_count;
-    table *table;
-    routing_peers peers;
 };
 // The command: options, every case, the table or the JSON. What was measured before a failure is printed all the same.
 int routing_bench_main(routing_bench *t, int argc, char **argv);

@@ -10,6 +10,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/nearest.h"
 #include "base/path.h"
 #include "cache/store.h"
 #include "codegen/source.h"
@@ -359,20 +360,37 @@ static void look_at_model(doctor *d)
     qn_text_fini(&folder);
 }
 
+// A name that nothing reads changes nothing, which a misspelt one is not meant to.
+static void look_at_unknown(doctor *d, const char *name)
+{
+    const size_t prefix = strlen("QUERN_");
+    char advice[160];
+    qn_nearest nearest;
+    qn_nearest_init(&nearest, name + prefix, strlen(name + prefix));
+    for (const char *const *known = qn_environment_names; *known; known++)
+        if (!strncmp(*known, "QUERN_", prefix)) qn_nearest_offer(&nearest, *known + prefix);
+    snprintf(advice, sizeof advice, "did you mean QUERN_%s?", nearest.name);
+    say(d, "environment", nearest.name ? "bad" : "none", nearest.name ? advice : NULL,
+        "%s: neither the library nor the command reads it", name);
+}
+
 static void look_at_environment(doctor *d)
 {
-    static const char *const names[] = {"QUERN_CACHE_DIR", "QUERN_SEALED", "QUERN_NVRTC", "QUERN_TEMPLATES",
-                                        "QUERN_MODE",      "QUERN_TUNE",   "QUERN_MODEL", "CXX",
-                                        "XDG_CACHE_HOME",  "CUDA_PATH",    "CUDA_HOME",   "CUDA_VISIBLE_DEVICES"};
-    for (size_t i = 0; i < QN_COUNT(names); i++) {
-        const char *value = qn_environment(names[i], false);
+    char unknown[256];
+    size_t at = 0;
+    for (const char *const *name = qn_environment_names; *name; name++) {
+        const char *value = qn_environment(*name, false);
         if (!value) continue;
-        if (qn_check_mode(names[i]) == QUERN_OK)
-            say(d, "environment", "ok", NULL, "%s=%s", names[i], value);
+        bool is_models = !strcmp(*name, "QUERN_MODEL");
+        if ((is_models ? model_check_variable() : qn_check_variable(*name)) == QUERN_OK)
+            say(d, "environment", "ok", NULL, "%s=%s", *name, value);
         else
-            say(d, "environment", "bad", "set it to one of these words, or unset it: every other command refuses it",
+            say(d, "environment", "bad",
+                is_models ? "set it to these words, or unset it"
+                          : "set it to one of these words, or unset it: every other command refuses it",
                 "%s", quern_message());
     }
+    while (qn_environment_unknown(&at, unknown, sizeof unknown)) look_at_unknown(d, unknown);
 }
 
 // Part by part, since a message of several lines and advice do not fit into columns.

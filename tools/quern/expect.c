@@ -11,7 +11,8 @@ static const table_column columns[] = {
     {"output", "output", TABLE_TEXT, 0},       {"expected", "expected", TABLE_TEXT, 0},
     {"numbers", "numbers", TABLE_INT, 0},      {"differ", "differ", TABLE_INT, 0},
     {"too far", "beyond", TABLE_INT, 0},       {NULL, "largest_absolute", TABLE_REAL, 0},
-    {NULL, "largest_relative", TABLE_REAL, 0}, {"largest difference", NULL, TABLE_TEXT, 0},
+    {NULL, "largest_relative", TABLE_REAL, 0}, {NULL, "computed_nan", TABLE_INT, 0},
+    {NULL, "expected_nan", TABLE_INT, 0},      {"largest difference", NULL, TABLE_TEXT, 0},
 };
 
 table *expect_table(void)
@@ -24,7 +25,8 @@ typedef struct difference {
     const arrays *arrays;
     const expect_tolerance *tolerance;
     int64_t numbers, differ, beyond; // beyond: differ by more than is allowed
-    double absolute, relative;       // the largest
+    int64_t got_nan, want_nan;       // NaN against a number, beyond every tolerance
+    double absolute, relative;       // the largest of the others
 } difference;
 
 bool expect_tolerance_parse(const char *word, expect_tolerance *tolerance)
@@ -58,8 +60,11 @@ static void add_pair(difference *d, double got, double want)
     d->numbers++;
     if (got == want || (isnan(got) && isnan(want))) return;
     d->differ++;
-    double absolute = fabs(got - want); // NaN against a number, or infinities: no finite difference
-    if (!isfinite(absolute)) absolute = INFINITY;
+    if (isnan(got) || isnan(want)) {
+        d->got_nan += isnan(got), d->want_nan += isnan(want), d->beyond++;
+        return;
+    }
+    double absolute = fabs(got - want);
     d->beyond += !(absolute <= (isfinite(want) ? allowed(d, want) : 0));
     double relative = want != 0 ? absolute / fabs(want) : INFINITY;
     d->absolute = fmax(d->absolute, absolute);
@@ -103,14 +108,29 @@ static quern_status check_match(const bound_tensor *t, const char *file, const n
     return status;
 }
 
+// "0.25 (relative 2), 3 computed are NaN"
+static void write_largest(const difference *d, char *out, size_t bytes)
+{
+    const struct {
+        int64_t count;
+        const char *whose;
+    } nans[] = {{d->got_nan, "computed"}, {d->want_nan, "expected"}};
+    size_t used = 0;
+    if (d->absolute > 0) used = (size_t)snprintf(out, bytes, "%.2g (relative %.2g)", d->absolute, d->relative);
+    for (size_t i = 0; i < QN_COUNT(nans); i++)
+        if (nans[i].count)
+            used += (size_t)snprintf(out + used, bytes - used, "%s%lld %s %s NaN", used ? ", " : "",
+                                     (long long)nans[i].count, nans[i].whose, nans[i].count == 1 ? "is" : "are");
+}
+
 static void add_row(table *t, const bound_tensor *tensor, const char *file, const difference *d)
 {
-    char largest[80] = "none";
+    char largest[128] = "none";
     bool real = is_real(tensor->dtype);
-    if (real && d->differ) snprintf(largest, sizeof largest, "%.2g (relative %.2g)", d->absolute, d->relative);
+    if (real && d->differ) write_largest(d, largest, sizeof largest);
     if (!real && d->differ) snprintf(largest, sizeof largest, "%lld differ", (long long)d->differ);
     table_add(t, tensor->tensor->name, file, d->numbers, d->differ, d->beyond, real ? d->absolute : NAN,
-              real ? d->relative : NAN, largest);
+              real ? d->relative : NAN, d->got_nan, d->want_nan, largest);
 }
 
 static quern_status compare_one(const arrays *a, const char *word, size_t length, const expect_tolerance *tolerance,

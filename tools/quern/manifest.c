@@ -12,6 +12,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cuda/arch.h"
 #include "ops/field.h"
 #include "specs.h"
 
@@ -135,6 +136,17 @@ static quern_status check_names(const manifest *m)
     return QUERN_OK;
 }
 
+// An unknown one is an error also where the command line's architectures win.
+static quern_status add_arch(const manifest *m, const cJSON *entry)
+{
+    const qn_arch *arch;
+    if (!cJSON_IsString(entry)) return qn_fail(QUERN_BAD_FILE, "%s: \"arch\" is not an array of strings", m->file);
+    quern_status status = qn_arch_find(entry->valuestring, &arch);
+    if (status != QUERN_OK) return qn_fail_in(status, "%s", m->file);
+    spec_list_add_arch(m->list, arch->name);
+    return QUERN_OK;
+}
+
 // JSON readers differ in which of two values they take: neither is right.
 static quern_status check_once(const cJSON *object, const char *file)
 {
@@ -168,11 +180,7 @@ static quern_status add_document(spec_list *list, const char *file, const cJSON 
         number++;
     }
     QN_TRY(check_names(&m));
-    cJSON_ArrayForEach(entry, archs)
-    {
-        if (!cJSON_IsString(entry)) return qn_fail(QUERN_BAD_FILE, "%s: \"arch\" is not an array of strings", file);
-        spec_list_add_arch(list, entry->valuestring);
-    }
+    cJSON_ArrayForEach(entry, archs) QN_TRY(add_arch(&m, entry));
     return qn_text_check(&list->archs);
 }
 

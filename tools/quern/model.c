@@ -349,10 +349,17 @@ static quern_status read_environment(model_settings *settings, model_order *orde
             known = *end == 0 && end > word + 5;
         }
         if (!known)
-            return qn_fail(QUERN_BAD_VALUE, "QUERN_MODEL: '%s' is none of plain, asan, access, msan, seed=N", word);
+            return qn_fail(QUERN_BAD_VALUE, "$QUERN_MODEL: \"%s\" is none of plain, asan, access, msan, seed=N", word);
         text += length + (text[length] == ',');
     }
     return QUERN_OK;
+}
+
+quern_status model_check_variable(void)
+{
+    model_settings settings = {.build = MODEL_PLAIN};
+    model_order order;
+    return read_environment(&settings, &order);
 }
 
 quern_status model_run(quern *q, const quern_spec *spec, const char *arch_name, const quern_args *host_args,

@@ -27,6 +27,9 @@ typedef void (*model_progress)(size_t done, size_t total, const char *kept);
 quern_status model_run(quern *q, const quern_spec *spec, const char *arch, const quern_args *host_args,
                        model_progress progress, char *note, size_t note_bytes);
 
+// What model_run would say of $QUERN_MODEL: BAD_VALUE.
+quern_status model_check_variable(void);
+
 // ---- for tests
 
 // What a build finds is in kernel_templates/model/README.md. MSAN needs clang++.

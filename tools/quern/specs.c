@@ -107,7 +107,10 @@ quern_status spec_item_narrow(spec_item *item, const char *name, int64_t from, i
     const qn_family *family = item->family;
     const qn_field *size = qn_field_find(family->sizes, family->size_count, name);
     if (!size) return unknown_size(family, name);
-    if (from < size->min || to > size->max || from > to)
+    if (from > to)
+        return qn_fail(QUERN_BAD_SIZE, "%s %lld..%lld is upside down: the smaller comes first, %s %lld..%lld", name,
+                       (long long)from, (long long)to, name, (long long)to, (long long)from);
+    if (from < size->min || to > size->max)
         return qn_fail(QUERN_BAD_SIZE, "%s %lld..%lld: a range inside %lld..%lld is needed", name, (long long)from,
                        (long long)to, (long long)size->min, (long long)size->max);
     open_range(item);

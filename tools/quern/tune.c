@@ -126,6 +126,8 @@ static int check_words(tune_request *r, const words *w, int operands)
         return command_usage("a spec to tune does not go with --list, --explain, --export, --import");
     if (!actions && !operands)
         return command_usage("a spec, @FILE, --list, --compare, --explain, --export or --import is needed");
+    if (r->plot && actions && !w->explain)
+        return command_usage("--plot draws what specs to tune, or --explain, have tried: it goes with no other action");
     if (w->budget && !parse_seconds(w->budget, &r->seconds))
         return command_usage("--budget %s: a time from 1 second on is needed, as in 60s, 5m, 2h", w->budget);
     if (!device_parse(w->where, &r->ordinal)) return command_usage("--device %s: gpu or gpu:N is needed", w->where);

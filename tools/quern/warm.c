@@ -28,6 +28,7 @@ typedef struct work {
     quern *q;
     job *jobs;
     size_t count, next, done, printed;
+    quern_counters counters; // of the whole run
     bool json;
     pthread_mutex_t lock;
 } work;
@@ -163,15 +164,18 @@ static void print_json(const work *w, double seconds)
     json_print(document);
 }
 
-// What Ctrl-C left undone. Kernels are stored one by one, so those of a pair that was begun are kept as far as they got.
-static int report_interrupt(const work *w, int kernels)
+// What Ctrl-C left undone. Kernels are stored one by one: those of a pair that was begun are kept as far as they got, and
+// only the library's counters know them.
+static int report_interrupt(const work *w)
 {
+    const quern_counters *c = &w->counters;
     size_t whole = 0;
     for (size_t i = 0; i < w->count; i++) whole += w->jobs[i].status == QUERN_OK;
-    return command_fail(
-        "interrupted: %zu of %zu (spec, architecture) pairs are stored with %d kernels, %zu are not, %zu of "
-        "which were begun: what was compiled of these is kept",
-        whole, w->count, kernels, w->count - whole, w->done - whole);
+    return command_fail("interrupted: %zu of %zu (spec, architecture) pairs are whole, %zu are not, %zu of which were "
+                        "begun; of all pairs, %llu kernels compiled now are kept, and %llu were there",
+                        whole, w->count, w->count - whole, w->done - whole,
+                        (unsigned long long)(c->compiled - c->put_failed),
+                        (unsigned long long)(c->hit_sealed + c->hit_user));
 }
 
 static int report(const work *w, double seconds)
@@ -189,7 +193,7 @@ static int report(const work *w, double seconds)
         print_json(w, seconds);
     else
         printf("total    %d compiled in %.0f ms, %d cached; %.1f s\n", compiled, ms, cached, seconds);
-    if (cancelled) return report_interrupt(w, stored + cached);
+    if (cancelled) return report_interrupt(w);
     if (failed) return command_fail("%d of %zu failed", failed, w->count);
     if (stored < compiled) return command_fail("%d of %d compiled kernels were not kept", compiled - stored, compiled);
     return COMMAND_OK;
@@ -273,6 +277,8 @@ static int run_work(command_settings *settings, work *w, int64_t threads)
     pthread_mutex_init(&w->lock, NULL);
     if (w->count) run_jobs(w, workers);
     pthread_mutex_destroy(&w->lock);
+    w->counters = (quern_counters)QUERN_COUNTERS_INIT;
+    quern_get_counters(w->q, &w->counters);
     quern_close(w->q);
     return report(w, command_seconds() - start);
 }

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What launches of gate kernels share: those of the family gate (gate.c) and those that the router makes (router.c).
+#ifndef QN_OPS_GATE_H
+#define QN_OPS_GATE_H
+
+#include <stddef.h>
+#include <string.h>
+
+#include "gate/args.h"
+#include "ops/family.h"
+
+// The parameter as the kernel takes it: of plan block behind what it skips, which nobody reads, but the driver copies.
+static inline void qn_gate_put_params(const qn_kernel_plan *k, const gate_params *p, void *params)
+{
+    const size_t at = k->params_bytes == sizeof(gate_block_params) ? offsetof(gate_block_params, p) : 0;
+    memset(params, 0, at);
+    memcpy((char *)params + at, p, sizeof *p);
+}
+
+#endif
