@@ -248,28 +248,12 @@ quern_status qn_sqlite_tune_put(quern_store *store, const qn_tune_row *rows, siz
 
 // ---- many problems
 
-static int compare_texts(const char *const *a, const char *const *b, int count)
-{
-    int order = 0;
-    for (int i = 0; i < count && !order; i++) order = strcmp(a[i], b[i]);
-    return order;
-}
-
 // By problem; the winner first, so that rows[0] of a problem is it.
 static int by_problem(const void *left, const void *right)
 {
     const qn_tune_row *a = left, *b = right;
-    const char *const texts[2][5] = {{a->device.name, a->library, a->arch, a->spec, a->bucket},
-                                     {b->device.name, b->library, b->arch, b->spec, b->bucket}};
-    const int64_t numbers[][2] = {{a->device.cc, b->device.cc},
-                                  {a->device.sm_count, b->device.sm_count},
-                                  {a->device.shared_bytes, b->device.shared_bytes},
-                                  {a->device.l2_bytes, b->device.l2_bytes},
-                                  {a->device.driver, b->device.driver}};
-    int order = compare_texts(texts[0], texts[1], 5);
+    int order = qn_tune_compare_problems(a, b);
 
-    for (size_t i = 0; i < QN_COUNT(numbers) && !order; i++)
-        order = (numbers[i][0] > numbers[i][1]) - (numbers[i][0] < numbers[i][1]);
     if (!order) order = !!strcmp(a->status, QN_TUNE_BEST) - !!strcmp(b->status, QN_TUNE_BEST);
     return order ? order : strcmp(a->config, b->config);
 }

@@ -76,6 +76,26 @@ bool qn_tune_same_problem(const qn_tune_row *a, const qn_tune_row *b)
            !strcmp(a->bucket, b->bucket);
 }
 
+int qn_tune_compare_problems(const qn_tune_row *a, const qn_tune_row *b)
+{
+    const char *const texts[][2] = {{a->device.name, b->device.name},
+                                    {a->library, b->library},
+                                    {a->arch, b->arch},
+                                    {a->spec, b->spec},
+                                    {a->bucket, b->bucket}};
+    const int64_t numbers[][2] = {{a->device.cc, b->device.cc},
+                                  {a->device.sm_count, b->device.sm_count},
+                                  {a->device.shared_bytes, b->device.shared_bytes},
+                                  {a->device.l2_bytes, b->device.l2_bytes},
+                                  {a->device.driver, b->device.driver}};
+    int order = 0;
+
+    for (size_t i = 0; i < QN_COUNT(texts) && !order; i++) order = strcmp(texts[i][0], texts[i][1]);
+    for (size_t i = 0; i < QN_COUNT(numbers) && !order; i++)
+        order = (numbers[i][0] > numbers[i][1]) - (numbers[i][0] < numbers[i][1]);
+    return order;
+}
+
 // ---- lists
 
 static bool grow(qn_tune_list *list)

@@ -13,7 +13,20 @@ write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/quern-config-versio
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/quern-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/quern-config-version.cmake
   DESTINATION ${QUERN_PACKAGE_DIR})
 
-file(RELATIVE_PATH QUERN_PC_PREFIX /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
+# From the .pc file's own place, so that the tree may be moved; a folder that is absolute stays where it is.
+if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
+  set(QUERN_PC_PREFIX "${CMAKE_INSTALL_PREFIX}")
+  set(QUERN_PC_LIBDIR "${CMAKE_INSTALL_LIBDIR}")
+else()
+  file(RELATIVE_PATH QUERN_PC_UP /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
+  set(QUERN_PC_PREFIX "\${pcfiledir}/${QUERN_PC_UP}")
+  set(QUERN_PC_LIBDIR "\${prefix}/${CMAKE_INSTALL_LIBDIR}")
+endif()
+if(IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}")
+  set(QUERN_PC_INCLUDEDIR "${CMAKE_INSTALL_INCLUDEDIR}")
+else()
+  set(QUERN_PC_INCLUDEDIR "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
+endif()
 configure_file(${CMAKE_CURRENT_SOURCE_DIR}/cmake/quern.pc.in ${CMAKE_CURRENT_BINARY_DIR}/quern.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/quern.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 

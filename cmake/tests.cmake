@@ -7,12 +7,13 @@ else()
   find_library(QUERN_CMOCKA_LIBRARY NAMES cmocka REQUIRED)
 endif()
 file(GLOB QUERN_SUPPORT_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tests/support/*.c)
-# npy.c: tests read the .npy files of tests/data as the command does. model*.c: tests/simt runs kernels on the model.
+# npy.c, output.c: tests read and write the .npy files as the command does. model*.c: tests/simt runs kernels on the model.
 file(GLOB QUERN_MODEL_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tools/quern/model*.c)
 # tune_check.c, tune_<family>.c: what the tuner checks its candidates with is tested without a device.
 file(GLOB QUERN_SUBJECT_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tools/quern/tune_*.c)
-list(FILTER QUERN_SUBJECT_SOURCES EXCLUDE REGEX "tune_(jobs|run|compare|table|plot)\\.c$")
+list(FILTER QUERN_SUBJECT_SOURCES EXCLUDE REGEX "tune_(jobs|run|compare|table|rows|plot)\\.c$")
 add_library(quern_test_support STATIC ${QUERN_SUPPORT_SOURCES} ${CMAKE_CURRENT_SOURCE_DIR}/tools/quern/npy.c
+  ${CMAKE_CURRENT_SOURCE_DIR}/tools/quern/output.c
   ${CMAKE_CURRENT_SOURCE_DIR}/tools/quern/device.c ${CMAKE_CURRENT_SOURCE_DIR}/tools/quern/indexer_draw.c ${QUERN_MODEL_SOURCES} ${QUERN_SUBJECT_SOURCES})
 set_target_properties(quern_test_support PROPERTIES C_STANDARD 11)
 target_link_libraries(quern_test_support PUBLIC quern_internal ${QUERN_CMOCKA_LIBRARY})

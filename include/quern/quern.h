@@ -94,8 +94,8 @@ struct CUstream_st; /* what CUstream and cudaStream_t point to */
  * 3  Statuses and messages
  *
  * One list: name, code, text. Values never change; groups of ten leave room. */
-#define QUERN_STATUS_LIST(X)                                                                                           \
-    X(OK, 0, "success")                                                                                                \
+#define QUERN_STATUS_LIST(X) X(OK, 0, "success") QUERN_FAILURE_LIST(X)
+#define QUERN_FAILURE_LIST(X)                                                                                          \
     /* arguments of a call */                                                                                          \
     X(BAD_ARGUMENT, 1, "an argument is out of range")                                                                  \
     X(MISSING_ARGUMENT, 2, "a pointer that is needed is null or was not given")                                        \
@@ -152,8 +152,9 @@ struct CUstream_st; /* what CUstream and cudaStream_t point to */
     X(INTERNAL, 69, "a fault inside Quern; please report it")
 
 typedef enum quern_status {
-#define X(name, code, text) QUERN_##name = code,
-    QUERN_STATUS_LIST(X)
+    QUERN_OK = 0
+#define X(name, code, text) , QUERN_##name = code
+    QUERN_FAILURE_LIST(X)
 #undef X
 } quern_status;
 
@@ -218,7 +219,9 @@ typedef struct quern_store quern_store; /* section 12 */
 typedef struct quern_options {
     size_t size;
     const char *cache_file;   /* the user's database. Default: $QUERN_CACHE_DIR, else $XDG_CACHE_HOME/quern, else
-                                      ~/.cache/quern (home from the passwd entry), and in it quern-v1.db; "" means none */
+                                      ~/.cache/quern (home from the passwd entry), and in it quern-v1.db; "" means none.
+                                      It and folders above it that are missing are made when first needed (mode 0700), but
+                                      in a mode that writes nothing; the command refuses a --db without its folder */
     const char *sealed_files; /* read-only databases asked first, in order, separated by ':'. $QUERN_SEALED */
     const char *nvrtc_file;   /* libnvrtc to load, if this process has loaded none yet. $QUERN_NVRTC */
     const char *driver_file;  /* libcuda to load, if this process has loaded none yet. Default: libcuda.so.1 */
@@ -241,7 +244,7 @@ typedef struct quern_options {
     const quern_store *store; /* used in place of the SQLite database (copied; section 12). Default NULL */
     quern_tuning tuning;      /* $QUERN_TUNE: normal, frozen, off */
     const char *log_parts;    /* parts of the log that are written to log_file: "compile,cache", "all". $QUERN_LOG */
-    const char *log_file;     /* appended to. $QUERN_LOG_FILE; default: standard error */
+    const char *log_file;     /* appended to. $QUERN_LOG_FILE; default, and where it takes no lines: standard error */
     const char *dump_dir;     /* a folder for the source, cubin and options of each kernel in use. $QUERN_DUMP */
 } quern_options;
 
@@ -293,8 +296,8 @@ QUERN_API quern_status quern_prepare(quern *q, const quern_spec *spec, int devic
 /* The same for a range of sizes only, when it is known which ones will come: from and to are the family's sizes structures,
  * both inclusive. Variants that serve no size of the range are neither compiled nor loaded; a launch that would need one fails
  * with BAD_SIZE. Sizes that no variant depends on, or that the spec's layout does not have, may go from 0 to anything. Ops of
- * different ranges are different ops. Fails with BAD_SIZE too when a size of from is larger than to's, and with BAD_ARGUMENT
- * for structures without INIT. */
+ * different ranges are different ops. Fails with BAD_SIZE too when a size is negative or from's is larger than to's, and with
+ * BAD_ARGUMENT for structures without INIT. */
 QUERN_API quern_status quern_prepare_sizes(quern *q, const quern_spec *spec, const void *from, const void *to,
                                            int device, quern_op **op);
 
@@ -767,7 +770,7 @@ typedef struct quern_attention_spec {
     int lse;        /* 1: lse is written */
     int batch_invariant; /* 1: a sequence's bits do not depend on the others */
     int64_t kv_split;    /* keys a split, a multiple of 64: long sequences with few queries are cut at its multiples and
-                             merged in order. Default 0: by the sizes */
+                             merged in order; up to 1073741824 (2^30). Default 0: by the sizes */
 } quern_attention_spec;
 
 /* clang-format off */

@@ -88,6 +88,20 @@ quern_status qn_file_read(const char *path, qn_text *content)
     return QUERN_OK;
 }
 
+bool qn_file_is_database(const char *path)
+{
+    static const char magic[] = "SQLite format 3"; // and a zero byte
+    char head[sizeof magic];
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+    if (fd < 0) return false;
+    bool is = !fstat(fd, &info) && S_ISREG(info.st_mode) && pread(fd, head, sizeof head, 0) == (ssize_t)sizeof head &&
+              !memcmp(head, magic, sizeof magic);
+    close(fd);
+    return is;
+}
+
 bool qn_file_exists(const char *path)
 {
     return !access(path, F_OK);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/nearest.h"
+#include "base/text.h"
 #include "base/write.h"
 
 static const char *const part_names[] = {
@@ -93,17 +94,34 @@ bool qn_log_wants(const qn_log *log, const char *part)
     return log && (callback_of(log) || is_for_sink(log, part));
 }
 
-// A line that cannot be written is lost: there is nobody to tell.
-static void write_to_sink(const qn_sink *sink, const char *line)
+static bool write_line(int fd, const char *line)
 {
     char whole[QN_MESSAGE_BYTES + 64];
     struct timespec now;
-    int error = errno;
 
     clock_gettime(CLOCK_REALTIME, &now);
     int length = snprintf(whole, sizeof whole, "quern,%lld.%06ld,%ld,%s\n", (long long)now.tv_sec, now.tv_nsec / 1000,
                           (long)getpid(), line);
-    if (length > 0 && (size_t)length < sizeof whole) qn_write_all(sink->fd, whole, (size_t)length);
+    return length <= 0 || (size_t)length >= sizeof whole || qn_write_all(fd, whole, (size_t)length);
+}
+
+// A file that is full, or gone, is told once, to the callback if there is one; its lines go to standard error, as those
+// of a file that could not be opened. What standard error does not take is lost: there is nobody to tell.
+static void write_to_sink(const qn_log *log, const char *line)
+{
+    char told[256];
+    int error = errno;
+
+    if (!write_line(log->sink->fd, line) && log->sink->fd != STDERR_FILENO) {
+        snprintf(told, sizeof told, "dispatch,warning,log file: %s: the log goes to standard error", strerror(errno));
+        quern_log_fn write = callback_of(log);
+        bool again = __atomic_exchange_n(&log->sink->failed, true, __ATOMIC_RELAXED);
+        if (!again && write)
+            write(log->user, QUERN_LOG_WARNING, told);
+        else if (!again)
+            write_line(STDERR_FILENO, told);
+        write_line(STDERR_FILENO, line);
+    }
     errno = error;
 }
 
@@ -122,7 +140,8 @@ void qn_log_line(const qn_log *log, const char *part, quern_log_level level, con
     for (char *at = line; *at; at++) {
         if (*at == '\n' || *at == '\r') *at = ' ';
     }
-    if (is_for_sink(log, part)) write_to_sink(log->sink, line);
+    qn_make_printable(line);
+    if (is_for_sink(log, part)) write_to_sink(log, line);
     quern_log_fn write = callback_of(log);
     if (write) write(log->user, level, line);
 }

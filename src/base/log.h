@@ -19,12 +19,13 @@ typedef enum qn_log_part {
 typedef struct qn_sink {
     int fd;         // -1: none
     unsigned parts; // 1 << qn_log_part
+    bool failed;    // a line could not be written, which was told once; set and read atomically
 } qn_sink;
 
 typedef struct qn_log {
     quern_log_fn write; // NULL: no callback
     void *user;
-    const qn_sink *sink; // NULL: none. Without both nothing is formatted
+    qn_sink *sink; // NULL: none. Without both nothing is formatted
 } qn_log;
 
 // "compile,cache", "all", "": BAD_ARGUMENT names the word that is no part, and the parts; who says where the list is from.

@@ -40,5 +40,6 @@ bool qn_is_network_fs(const char *path, const char **kind); // by statfs: nfs, l
 // Reads a whole file in place of what content held. FILE_ERROR with the reason.
 quern_status qn_file_read(const char *path, qn_text *content);
 bool qn_file_exists(const char *path);
+bool qn_file_is_database(const char *path); // a regular file that begins as SQLite's do
 
 #endif

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Statuses as text, and this thread's message. Called by everything that can fail.
 //   (1) Setting a message allocates nothing and never fails: a longer one is cut, and ends in "…".
-//   (2) The arguments of a new message may point into the old one.
+//   (2) A message is UTF-8 and steers no terminal, whatever words of callers and files it holds.
+//   (3) The arguments of a new message may point into the old one.
 #include "base/status.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/text.h"
 
 static _Thread_local char message[QN_MESSAGE_BYTES];
 
@@ -65,6 +68,7 @@ static void format_at(char *text, size_t at, const char *format, va_list argumen
     int wanted = vsnprintf(text + at, QN_MESSAGE_BYTES - at, format, arguments);
 
     if (wanted >= 0 && (size_t)wanted >= QN_MESSAGE_BYTES - at) mark_cut(text, QN_MESSAGE_BYTES);
+    qn_make_printable(text);
 }
 
 quern_status qn_fail(quern_status status, const char *format, ...)

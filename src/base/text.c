@@ -91,6 +91,49 @@ quern_status qn_text_check(const qn_text *text)
     return qn_fail(QUERN_OUT_OF_MEMORY, "no memory for a text of more than %zu bytes", text->length);
 }
 
+// The bytes of the character that begins here, 0 when it is no UTF-8: too long a form, a surrogate, beyond U+10FFFF.
+static size_t character_bytes(const unsigned char *at)
+{
+    static const struct {
+        unsigned char mask, lead;
+        uint32_t least;
+    } forms[] = {{0x80, 0x00, 0}, {0xE0, 0xC0, 0x80}, {0xF0, 0xE0, 0x800}, {0xF8, 0xF0, 0x10000}};
+
+    for (size_t more = 0; more < QN_COUNT(forms); more++) {
+        if ((at[0] & forms[more].mask) != forms[more].lead) continue;
+        uint32_t code = at[0] & (unsigned char)~forms[more].mask;
+        for (size_t i = 1; i <= more; i++) {
+            if ((at[i] & 0xC0) != 0x80) return 0; // the final 0 is none either
+            code = code << 6 | (at[i] & 0x3Fu);
+        }
+        bool good = code >= forms[more].least && code <= 0x10FFFF && !(code >= 0xD800 && code <= 0xDFFF);
+        return good ? more + 1 : 0;
+    }
+    return 0;
+}
+
+static bool steers(const unsigned char *at, size_t count)
+{
+    if (count == 1) return (*at < 0x20 && *at != '\n' && *at != '\t') || *at == 0x7F;
+    return count == 2 && at[0] == 0xC2 && at[1] < 0xA0; // U+0080 … U+009F
+}
+
+void qn_make_printable(char *text)
+{
+    unsigned char *to = (unsigned char *)text;
+
+    for (const unsigned char *at = to; *at;) {
+        size_t count = character_bytes(at);
+        if (!count || steers(at, count)) {
+            *to++ = '?';
+            at += count ? count : 1;
+        } else {
+            for (; count > 0; count--) *to++ = *at++;
+        }
+    }
+    *to = 0;
+}
+
 char *qn_strdup(const char *string)
 {
     if (!string) return NULL;

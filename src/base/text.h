@@ -35,6 +35,10 @@ quern_status qn_text_check(const qn_text *text);    // OUT_OF_MEMORY if any put 
 bool qn_parse_int(const char *string, int64_t *value);
 bool qn_parse_real(const char *string, double *value);
 
+// In place: what is no UTF-8, and what would steer a terminal (control characters but newline and tab), becomes '?'. For
+// texts that hold words of files or callers.
+void qn_make_printable(char *text);
+
 char *qn_strdup(const char *string); // NULL stays NULL; NULL too when out of memory
 
 #endif

@@ -235,12 +235,16 @@ static void open_log_file(quern *q, const char *file)
 {
     q->sink.fd = STDERR_FILENO;
     if (!file || !*file) return;
-    int fd = open(file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-    if (fd >= 0)
+    bool is_database = qn_file_is_database(file); // lines after its end would be read as a part of it
+    int fd = is_database ? -1 : open(file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    if (fd >= 0) {
         q->sink.fd = fd;
-    else
-        qn_log_line(&q->log, "dispatch", QUERN_LOG_WARNING, "log file '%s': %s: the log goes to standard error", file,
-                    strerror(errno));
+        return;
+    }
+    qn_log told = q->log;
+    if (told.write) told.sink = NULL; // one of them is enough
+    qn_log_line(&told, "dispatch", QUERN_LOG_WARNING, "log file '%s': %s: the log goes to standard error", file,
+                is_database ? "it is a database" : strerror(errno));
 }
 
 static quern_status take_log(quern *q, const quern_options *o)

@@ -103,12 +103,26 @@ static uint32_t buckets_of_one_size(const qn_family *family, const qn_any_sizes 
     return found;
 }
 
+// Too large a size is as good as the largest, and may stand for no bound; one below 0 is a mistake.
+static quern_status check_not_negative(const qn_family *family, const qn_any_sizes *sizes)
+{
+    for (size_t i = 0; i < family->size_count; i++) {
+        int64_t value = qn_field_get(&family->sizes[i], sizes);
+        if (value < 0)
+            return qn_fail(QUERN_BAD_SIZE, "the range of sizes: %s = %lld: 0 is the least", family->sizes[i].name,
+                           (long long)value);
+    }
+    return QUERN_OK;
+}
+
 quern_status qn_range_buckets(const qn_family *family, const quern_spec *spec, const qn_range *range, uint32_t *buckets)
 {
     qn_any_sizes from, to;
     uint32_t all = family->bucket_count < 32 ? (1u << family->bucket_count) - 1 : UINT32_MAX;
     QN_TRY(qn_take_sized("from", range->from, from.bytes, family->sizes_bytes));
     QN_TRY(qn_take_sized("to", range->to, to.bytes, family->sizes_bytes));
+    QN_TRY(check_not_negative(family, &from));
+    QN_TRY(check_not_negative(family, &to));
     qn_sizes_take(family, range->from, &from);
     qn_sizes_take(family, range->to, &to);
     for (size_t i = 0; i < family->size_count; i++) {

@@ -2,6 +2,7 @@
 // The text form of tuning results (export.h).
 #include "tune/export.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,7 @@ void qn_tune_text_write(const qn_tune_list *list, qn_text *text)
 typedef struct place {
     const char *name;
     size_t line;
+    size_t *lines;      // of the list's rows
     const int64_t *now; // NULL: rows are judged by their form alone
 } place;
 
@@ -46,7 +48,9 @@ static quern_status bad_field(const place *at, const char *field, const char *va
 static quern_status read_int(const place *at, const char *field, const char *value, int64_t max, int64_t *number)
 {
     if (qn_parse_int(value, number) && *number >= 0 && *number <= max) return QUERN_OK;
-    return bad_field(at, field, value, "a whole number that is not negative");
+    char wanted[64];
+    snprintf(wanted, sizeof wanted, "a whole number from 0 to %lld", (long long)max);
+    return bad_field(at, field, value, wanted);
 }
 
 static quern_status read_time(const place *at, const char *field, const char *value, double *number)
@@ -98,6 +102,7 @@ static quern_status read_row(const place *at, char *line, qn_tune_list *list)
     QN_TRY(read_time(at, "spread_ns", f[14], &row.spread_ns));
     if (qn_tune_check(&row) != QUERN_OK || (at->now && qn_tune_usable(&row, *at->now) != QUERN_OK))
         return qn_fail_in(QUERN_BAD_FILE, "%s:%zu", at->name, at->line);
+    at->lines[list->count] = at->line;
     return qn_tune_list_add(list, &row);
 }
 
@@ -128,10 +133,12 @@ static quern_status read_line(const place *at, const char *bytes, size_t count, 
     return !*line || *line == '#' ? QUERN_OK : read_row(at, line, list);
 }
 
-static quern_status read_lines(const char *name, const char *bytes, size_t count, const int64_t *now,
+static quern_status read_lines(const char *name, const char *bytes, size_t count, const int64_t *now, size_t *lines,
                                qn_tune_list *list)
 {
-    place at = {name, 0, now};
+    static const char mark[] = "\xEF\xBB\xBF"; // some editors begin UTF-8 with it
+    place at = {name, 0, lines, now};
+    if (count >= 3 && !memcmp(bytes, mark, 3)) bytes += 3, count -= 3;
     if (!count) return read_header(&at, "");
     for (size_t begin = 0; begin < count;) {
         const char *end = memchr(bytes + begin, '\n', count - begin);
@@ -143,10 +150,65 @@ static quern_status read_lines(const char *name, const char *bytes, size_t count
     return QUERN_OK;
 }
 
+// ---- problems: at most one winner in each, and no configuration twice
+
+typedef struct numbered {
+    const qn_tune_row *row;
+    size_t line;
+} numbered;
+
+static int by_config(const void *left, const void *right)
+{
+    const numbered *a = left, *b = right;
+    int order = qn_tune_compare_problems(a->row, b->row);
+    if (!order) order = strcmp(a->row->config, b->row->config);
+    return order ? order : (a->line > b->line) - (a->line < b->line);
+}
+
+static quern_status twice(const char *name, const numbered *one, const numbered *other, const char *what)
+{
+    bool later = one->line > other->line;
+    const numbered *first = later ? other : one, *second = later ? one : other;
+    return qn_fail(QUERN_BAD_FILE, "%s:%zu: \"%.200s\", %s has %s in line %zu already", name, second->line,
+                   second->row->spec, second->row->bucket, what, first->line);
+}
+
+static quern_status check_sorted(const char *name, const numbered *rows, size_t count)
+{
+    const numbered *best = NULL;
+    for (size_t i = 0; i < count; i++) {
+        bool same = i > 0 && !qn_tune_compare_problems(rows[i - 1].row, rows[i].row);
+        if (!same) best = NULL;
+        if (same && !strcmp(rows[i - 1].row->config, rows[i].row->config))
+            return twice(name, &rows[i - 1], &rows[i], "this configuration");
+        if (strcmp(rows[i].row->status, QN_TUNE_BEST)) continue;
+        if (best) return twice(name, best, &rows[i], "a row of the status best");
+        best = &rows[i];
+    }
+    return QUERN_OK;
+}
+
+static quern_status check_problems(const char *name, const qn_tune_list *list, const size_t *lines)
+{
+    numbered *rows = calloc(list->count + 1, sizeof *rows);
+    if (!rows) return qn_fail(QUERN_OUT_OF_MEMORY, "%s: no memory for %zu results", name, list->count);
+    for (size_t i = 0; i < list->count; i++) rows[i] = (numbered){&list->row[i], lines[i]};
+    qsort(rows, list->count, sizeof *rows, by_config);
+    quern_status status = check_sorted(name, rows, list->count);
+    free(rows);
+    return status;
+}
+
 static quern_status read_text(const char *name, const char *bytes, size_t count, const int64_t *now, qn_tune_list *list)
 {
     qn_tune_list read = QN_TUNE_LIST_INIT;
-    quern_status status = read_lines(name, bytes, count, now, &read);
+    size_t ends = 1;
+    for (size_t i = 0; i < count; i++) ends += bytes[i] == '\n';
+    size_t *lines = calloc(ends, sizeof *lines);
+    if (!lines) return qn_fail(QUERN_OUT_OF_MEMORY, "%s: no memory for %zu lines", name, ends);
+    quern_status status = read_lines(name, bytes, count, now, lines, &read);
+    if (status == QUERN_OK && now) status = check_problems(name, &read, lines);
+    free(lines);
     for (size_t i = 0; i < read.count && status == QUERN_OK; i++) status = qn_tune_list_add(list, &read.row[i]);
     qn_tune_list_fini(&read);
     return status;

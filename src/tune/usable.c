@@ -2,9 +2,13 @@
 // Whether a result from outside can ever be used (usable.h).
 #include "tune/usable.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "cuda/arch.h"
+#include "ops/field.h"
 #include "runtime/tuned.h"
+#include "tune/results.h"
 
 enum { SPEC_BYTES = 1024 }; // more than a row's text may have
 
@@ -35,7 +39,7 @@ static quern_status check_spec(const qn_tune_row *row, quern_any_spec *spec, con
     return status == QUERN_OK ? QUERN_OK : bad("spec", row->spec);
 }
 
-static quern_status check_bucket(const qn_tune_row *row, const qn_family *family)
+static quern_status check_bucket(const qn_tune_row *row, const qn_family *family, size_t *bucket)
 {
     qn_text allowed = QN_TEXT_INIT;
     char name[96];
@@ -43,6 +47,7 @@ static quern_status check_bucket(const qn_tune_row *row, const qn_family *family
     for (size_t i = 0; i < family->bucket_count && !found; i++) {
         family->bucket_name(i, name, sizeof name);
         found = !strcmp(name, row->bucket);
+        *bucket = i;
         qn_text_putf(&allowed, "%s%s", i ? ", " : "", name);
     }
     if (!found) qn_fail(QUERN_BAD_VALUE, "allowed are %s", qn_text_string(&allowed));
@@ -50,13 +55,75 @@ static quern_status check_bucket(const qn_tune_row *row, const qn_family *family
     return found ? QUERN_OK : bad("bucket", row->bucket);
 }
 
+// "Sq=8 Sk=4096": a value for each size, in the family's order.
+static quern_status read_sizes(const qn_family *family, const char *text, void *sizes)
+{
+    char *words = qn_strdup(text), *rest = NULL;
+    quern_status status = words ? QUERN_OK : qn_fail(QUERN_OUT_OF_MEMORY, "no memory for a text of sizes");
+    for (char *word = words ? strtok_r(words, " ", &rest) : NULL; word && status == QUERN_OK;
+         word = strtok_r(NULL, " ", &rest)) {
+        char *equals = strchr(word, '=');
+        int64_t value = -1;
+        if (equals) *equals = 0;
+        const qn_field *size = qn_field_find(family->sizes, family->size_count, word);
+        if (!equals || !size || !qn_parse_int(equals + 1, &value) || value < 0 || value > INT32_MAX)
+            status = qn_fail(QUERN_BAD_VALUE, "sizes are NAME=NUMBER, from 0 to %d, one blank apart", INT32_MAX);
+        else
+            qn_field_put(size, sizes, value);
+    }
+    free(words);
+    return status;
+}
+
+// What was timed is of the bucket that it is a result for.
+static quern_status check_sizes(const qn_tune_row *row, const qn_family *family, size_t bucket)
+{
+    _Alignas(16) unsigned char sizes[128] = {0};
+    char name[96] = "";
+    qn_text canonical = QN_TEXT_INIT;
+    quern_status status = read_sizes(family, row->sizes, sizes);
+    qn_sizes_write(family, sizes, &canonical);
+    if (status == QUERN_OK) status = qn_text_check(&canonical);
+    if (status == QUERN_OK && strcmp(row->sizes, qn_text_string(&canonical)))
+        status = qn_fail(QUERN_BAD_VALUE, "each size of the family is needed, in its order, as in '%s'",
+                         qn_text_string(&canonical));
+    if (status == QUERN_OK && family->bucket_of(sizes) != bucket) {
+        family->bucket_name(family->bucket_of(sizes), name, sizeof name);
+        status = qn_fail(QUERN_BAD_VALUE, "these are of the range '%s', the row is of '%s'", name, row->bucket);
+    }
+    qn_text_fini(&canonical);
+    return status == QUERN_OK ? QUERN_OK : bad("sizes", row->sizes);
+}
+
+// The device is one that code for the architecture runs on; no GPU is without shared memory.
+static quern_status check_device(const qn_tune_row *row, const qn_arch *arch)
+{
+    const qn_arch *targets[8];
+    size_t count = qn_arch_targets(row->device.cc, targets), i = 0;
+    while (i < count && targets[i] != arch) i++;
+    if (i == count)
+        return qn_fail(QUERN_BAD_VALUE, "cc = '%d': code for the row's arch, %s, does not run on such a device",
+                       row->device.cc, arch->name);
+    if (row->device.shared_bytes > 0) return QUERN_OK;
+    return qn_fail(QUERN_BAD_VALUE, "shared = '0': the bytes of an SM's shared memory are needed");
+}
+
 static quern_status check_config(const qn_tune_row *row, const qn_family *family, const quern_spec *spec,
                                  const qn_arch *arch)
 {
-    qn_config config;
+    qn_config config, made;
+    qn_text canonical = QN_TEXT_INIT;
     memset(&config, 0, sizeof config);
     quern_status status = qn_config_parse(family, row->config, &config);
     if (status == QUERN_OK) status = qn_config_check(family, spec, arch, &config);
+    if (status == QUERN_OK) status = qn_config_canonical(family, spec, arch, &config, &made);
+    if (status == QUERN_OK) {
+        qn_config_write(family, &made, &canonical);
+        status = qn_text_check(&canonical);
+    }
+    if (status == QUERN_OK && strcmp(row->config, qn_text_string(&canonical)))
+        status = qn_fail(QUERN_BAD_VALUE, "it must be in canonical form, '%s'", qn_text_string(&canonical));
+    qn_text_fini(&canonical);
     return status == QUERN_OK ? QUERN_OK : bad("config", row->config);
 }
 
@@ -65,7 +132,10 @@ static quern_status check_status(const qn_tune_row *row)
     static const char *const words[] = {QN_TUNE_BEST,  QN_TUNE_SLOWER, QN_TUNE_EQUAL,
                                         QN_TUNE_WRONG, QN_TUNE_FAILED, QN_TUNE_TIMEOUT};
     for (size_t i = 0; i < QN_COUNT(words); i++)
-        if (!strcmp(row->status, words[i])) return QUERN_OK;
+        if (!strcmp(row->status, words[i])) {
+            if (i > 0 || row->ns > 0) return QUERN_OK;
+            return qn_fail(QUERN_BAD_VALUE, "ns = '0': a row of the status %s has the time that it won with", words[i]);
+        }
     qn_fail(QUERN_BAD_VALUE, "allowed are %s, %s, %s, %s, %s, %s", words[0], words[1], words[2], words[3], words[4],
             words[5]);
     return bad("status", row->status);
@@ -76,11 +146,14 @@ quern_status qn_tune_usable(const qn_tune_row *row, int64_t now)
     quern_any_spec spec;
     const qn_family *family;
     const qn_arch *arch;
+    size_t bucket = 0;
     QN_TRY(check_created(row, now));
     if (strcmp(row->library, qn_tuned_library())) return QUERN_OK;
     if (qn_arch_find(row->arch, &arch) != QUERN_OK) return bad("arch", row->arch);
+    QN_TRY(check_device(row, arch));
     QN_TRY(check_spec(row, &spec, &family));
-    QN_TRY(check_bucket(row, family));
+    QN_TRY(check_bucket(row, family, &bucket));
+    QN_TRY(check_sizes(row, family, bucket));
     QN_TRY(check_config(row, family, &spec.base, arch));
     return check_status(row);
 }

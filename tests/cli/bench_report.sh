@@ -33,6 +33,11 @@ complete whole.json
 sqlite3 :memory: "SELECT json_extract(CAST(readfile('whole.json') AS TEXT), '\$.rows[0].best_peer', '\$.rows[0].peers.none', '\$.peers.peers')"
 ls whole.json*
 t bench indexer --shape 1,64,1 --check 0 --spec "$indexer" --out absent/whole.json
+t bench indexer --shape 1,64,1 --check 0 --spec "$indexer" --out own.db >"$TMPDIR/whole"
+tail -n 2 "$TMPDIR/whole"
+ls own.db
+ln -s /dev/null null
+bench indexer --shape 1,64,1 --check 0 --spec "$indexer" --out null >/dev/null && stat -c %F null
 t bench indexer --shape 1,64,1 --check 0 --spec "$indexer" --vs torch --peers absent.py
 
 for words in 'gate --N 1 --spec' 'router --N 1 --spec' 'attention --Hq 1 --Hkv 1 --Sq 16 --Sk 16 --spec'; do

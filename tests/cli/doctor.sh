@@ -18,5 +18,20 @@ awk '/^environment/ { shown = /QUERN_/ && !/QUERN_NVRTC/ } shown' "$TMPDIR/broke
 chmod 700 "$QUERN_CACHE_DIR"
 t quern doctor --db "$TMPDIR/here/own.db" >"$TMPDIR/shown"
 grep -E '^(cache folder|free space|database|model cache)|^=' "$TMPDIR/shown"
+# A place that takes no files, though its mode allows them, is not ok, and neither is one below it.
+for place in /proc/x /proc; do
+    t env QUERN_CACHE_DIR=$place QUERN_DUMP=$place/dump QUERN_LOG_FILE=$place/log quern doctor >"$TMPDIR/shown"
+    grep -E '^(cache folder|database|model cache|environment.*(DUMP|LOG_FILE))|^=' "$TMPDIR/shown"
+done
+t quern doctor --db /proc/own.db >"$TMPDIR/shown"
+grep -E '^(cache folder|database)|^=' "$TMPDIR/shown"
+mkdir -m 700 "$TMPDIR/taken" && : >"$TMPDIR/taken/file"
+t env QUERN_CACHE_DIR="$TMPDIR/taken/file/x" quern doctor >"$TMPDIR/shown"
+grep -E '^(cache folder|model cache)|^=' "$TMPDIR/shown"
+t env QUERN_CACHE_DIR="$TMPDIR/taken/a/b" quern doctor >"$TMPDIR/shown"
+grep -E '^(cache folder|model cache)|^=' "$TMPDIR/shown"
+ls -A "$TMPDIR/taken" # nothing was left
+t env QUERN_TEMPLATES="$TMPDIR/taken" quern doctor >"$TMPDIR/shown"
+grep '^templates' "$TMPDIR/shown"
 t quern doctor --db absent/own.db >"$TMPDIR/shown"
 grep -E '^(cache folder|free space|database)|^=' "$TMPDIR/shown"

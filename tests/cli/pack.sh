@@ -45,6 +45,13 @@ t quern pack mxfp4_shared in=s.npy keys=k.npy key_scale=s4.npy
 t quern pack mxfp4_shared in=keys.npy keys=keys.npy key_scale=s4.npy
 t quern pack mxfp4_shared in=keys.npy keys=k4.npy key_scale=k4.npy
 t quern unpack fp8_shared keys=k.npy key_scale=s.npy out=back.npy
+# What a file holds is no mistake of the command line's: exit status 1, whatever is wrong with it.
+zeros() { i=0; while [ $i -lt "$1" ]; do i=$((i + 1)); printf '\\000'; done; }
+npy nan.npy '<f4' False '(1, 32)' '\000\000\300\177'"$(zeros 124)"
+npy narrow.npy '<f4' False '(1, 8)' "$(zeros 32)"
+t quern pack fp8_shared in=nan.npy keys=never.npy key_scale=never2.npy
+t quern pack fp8_shared in=narrow.npy keys=never.npy key_scale=never2.npy
+ls never.npy never2.npy 2>&1
 
 # Expected scores are computed, asked for or not; winners are shown with their scores, or alone.
 run() { # SPEC WORD...

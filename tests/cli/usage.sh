@@ -11,6 +11,11 @@ t quern warm 'gate E=8 K=2 in=f32' --arch sm_80 --arch sm_90a
 t quern warm 'gate E=8 K=2 in=f32' -j 1 --jobs 2
 t quern show plan 'gate E=8 K=2 in=f32' --N 1 --N=2
 t quern warm --json=yes 'softmax_topk V=16 K=4 in=f32'
+t quern warm 'gate E=8 K=2 in=f32' --arch sm_90a --list --verb # an option has one name
+t quern warm --s 0/2 'gate E=8 K=2 in=f32'
+t quern warm --arc=sm_90a 'gate E=8 K=2 in=f32'
+t quern warm 'gate E=8 K=2 in=f32' --sample 5 --list
+t quern warm 'gate E=8 K=2 in=f32' --page 64 --list
 t quern warm -j 0 'softmax_topk V=16 K=4 in=f32'
 t quern warm -j many 'softmax_topk V=16 K=4 in=f32'
 t quern warm --arch sm_90a --shard 2/2 'softmax_topk V=16 K=4 in=f32'
@@ -41,6 +46,7 @@ t quern show plan 'softmax_topk V=16 K=4 in=f32' --arch sm_90a --rows -1
 t quern bench gate --spec 'gate E=0 K=1 in=f32'
 t quern bench gate --spec 'softmax_topk V=8 K=2 in=f32'
 t quern bench gate --config plan=fast
+for shape in 1,2,3junk 1,2,3,4 1,2, 1 0,1; do t quern bench indexer --shape $shape; done
 t quern bench softmax_topk --V 8 --K 9
 t quern bench softmax_topk --with colour=1
 t quern bench softmax_topk --config plan=x
@@ -48,6 +54,11 @@ t quern bench first-launch 'gate E=8 K=1 in=f32'
 t quern bench runtime nonsense
 t quern run 'softmax_topk V=8 K=3 in=bf16' --tolerance much
 t quern run 'softmax_topk V=8 K=3 in=bf16' --tolerance 1e-3,-1
+t quern run 'softmax_topk V=8 K=3 in=bf16' logits=a.npy --tolerance 1e-3
+t quern run 'softmax_topk V=8 K=3 in=bf16' logits=a.npy --top 2
+t quern run 'attention d=64' q=a.npy --tokens nosuch
+t quern run 'softmax_topk V=8 K=3 in=bf16' logits=a.npy --device cpu --arch sm_90a
+t quern run 'softmax_topk V=8 K=3 in=bf16' logits=a.npy --arch sm_90a
 t quern run 'gate E=8 K=2 in=bf16 given_ids=1' logits=a.npy given_ids=b.npy bias=c.npy
 t quern run softmax_topk V=1000 K=5 in=f32 logits=a.npy
 t quern run attention d=64 q=a.npy

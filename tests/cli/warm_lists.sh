@@ -19,7 +19,8 @@ sqlite3 :memory: "SELECT json_extract(CAST(readfile('$TMPDIR/out') AS TEXT), '\$
 t quern warm "$spec" --list --shard 0/2 # what is dealt out are pairs with architectures
 quern warm @ranges.json --list >again.txt
 t quern warm @again.txt --list # a list has its ranges; its architectures are a comment
-for line in "$spec [rows 1..4" "$spec [rows 1..4] lse=1" "$spec [rows]" "$spec [rows 1..4, rows 5]" "$spec [rows 4..1]" "$spec [N 1]" "$spec [rows some]"; do
+for line in "$spec [rows 1..4" "$spec [rows 1..4] lse=1" "$spec [rows]" "$spec [rows 1..4, rows 5]" "$spec [rows 4..1]" "$spec [N 1]" "$spec [rows some]" \
+    "$spec [rows 1 .. 4]" "$spec [rows 1 4]" "$spec [rows 1 - 4]" 'attention d=128 [Sq 1 Hq 32]' "$spec [ rows  1..4 ]"; do
     t quern warm "$line" --list
 done
 t quern warm "$spec" --arch sm_90a --rows 1..4 --db rows.db
@@ -27,6 +28,9 @@ t quern warm "$spec" --arch sm_90a --rows 5 --list --db rows.db
 t quern warm "$spec" --arch sm_90a --rows 4..1 --db rows.db
 t quern warm "$spec" --arch sm_90a --rows some --db rows.db
 t quern warm "$spec" --arch sm_90a --N 4 --db rows.db
+t quern warm "$spec" --arch sm_90a --rows -1 --list
+t quern warm "$spec" --arch sm_90a --rows 2147483648 --list
+t quern warm "$spec" --arch sm_90a --rows '1 .. 64' --list
 bad() {
     printf '%s\n' "$1" >bad.json
     t quern warm @bad.json --arch sm_90a --list
@@ -42,6 +46,9 @@ bad '{"specs": ["gate E=8 K=2 in=f32"], "specs": ["gate E=8 K=4 in=f32"]}'
 bad '{"specs": [{"spec": "gate E=8 K=2 in=f32", "sizes": {"N": [1, 2], "N": [3, 4]}}]}'
 bad '{"specs": ["gate E=8 K=2 in=f32"], "arch": ["sm_90a", "sm90a"]}' # though --arch wins
 bad '{"specs": ["gate E=8 K=2 in=f32"], "arch": [90]}'
+bad '{"specs": ["gate E=8 K=2 in=f32", "attention d=128"], "sizes": {"N": [1, 64], "Sq": 1}}' # a name of another family hides nothing
+bad '{"specs": [{"spec": "gate E=8 K=2 in=f32", "sizes": {"N": [1, 2]}}], "sizes": {"N": [2, 1]}}' # nor do sizes of its own
+bad '{"specs": [{"spec": "gate E=8 K=2 in=f32", "sizes": {"N": [1, 2]}}], "sizes": [7]}'
 bad '{"specs": "gate"}'
 bad '[]'
 
@@ -54,6 +61,27 @@ t quern warm @log --list
 t quern warm --from-log log --db log.db
 printf 'nothing\n' >empty
 t quern warm --from-log empty --list
+
+printf 'spec="cut\n\0\0\0\n%s\n' 'host: quern,1,2,cache,info,hit spec="gate E=16 K=2 in=f32"' >zeros # as a crash may leave it
+t quern warm --from-log zeros --list
+
+# Sizes of several families in one object; a list of such objects; as the command line's.
+two() { printf '{"specs": ["gate E=8 K=2 in=f32", "%s"], "arch": ["sm_90a"], "sizes": %s}\n' "$spec" "$1" >two.json; }
+two '{"rows": [1, 8], "N": [1, 64]}'
+t quern warm @two.json --list
+t quern warm @two.json --db two_families.db -j 1
+two '[{"rows": [1, 8], "N": [1, 64]}, {"rows": [9, 16]}, {}]'
+t quern warm @two.json --list
+
+# Entries that are the same are one, however they are written and wherever they come from, so that no two shards do them.
+printf '\357\273\277gate E=8 K=2 in=f32\ngate K=2 E=8 in=f32\ngate E=8 K=2 in=f32 [N 1]\ngate E=8 K=2 in=f32 [N 1..1]\n' >same.txt
+t quern warm @same.txt @same.txt 'gate E=8 K=2 in=f32' --arch sm_90a,sm_80 --list
+t quern warm @same.txt --arch sm_90a --shard 0/2 --list
+t quern warm @same.txt --arch sm_90a --shard 1/2 --list
+printf 'gate E=8 K=2 in=f32\n\0gate E=16 K=2 in=f32\n' >zero.txt # what stands behind it would be dropped
+t quern warm @zero.txt --list
+printf '{"specs": []}\0{' >zero.json
+t quern warm @zero.json --list
 
 # many machines, one database
 t quern warm @ranges.json --db one.db --shard 0/2

@@ -56,6 +56,7 @@ kind == "" && /^(typedef )?(struct|union|enum) quern[a-z_0-9]* *\{/ {
 kind != "" && /\}/ {
     sub(/\}.*/, "", $0)
     body = body "\n" $0
+    if (type == "quern_status") body = "" # its list says all of them, below
     if (kind == "enum") values(type, body)
     else {
         emit("    printf(\"size " type " %zu\\n\", sizeof(" (is_typedef ? "" : "struct ") type "));")

@@ -30,6 +30,12 @@ done
 
 export PKG_CONFIG_PATH=$prefix/lib/x/pkgconfig
 [ "$(pkg-config --libs quern | grep -o -- '-lquern' | wc -l)" = 1 ] || fail "-lquern is not there exactly once"
+# a folder of libraries that is absolute stays where it is, whatever the prefix
+cmake -S "$root" -B "$work/absolute" -DCMAKE_INSTALL_PREFIX=/opt/quern -DCMAKE_INSTALL_LIBDIR=/else/lib -DQUERN_BUILD_TESTS=OFF \
+  -DQUERN_CUDA_INCLUDE="$include" >"$work/log" || { cat "$work/log"; exit 1; }
+found=$(PKG_CONFIG_PATH=$work/absolute pkg-config --cflags --libs quern)
+grep -q -- '-L/else/lib ' <<<"$found" && grep -q -- '-I/opt/quern/include ' <<<"$found" || fail "an absolute LIBDIR: pkg-config says $found"
+
 cd "$work"
 block() { awk -v wanted="$1" '/^```/ {if (inside) inside = 0; else inside = /^```c$/ && ++count == wanted; next} inside' "$root/README.md"; }
 { # README's lines of C, as they stand: the library in short, and a decode step's route in fifteen lines
@@ -90,6 +96,13 @@ fi
 # the manual's program, from the header's own text
 sed -n '/\[example\]/,/\[end\]/p' "$root/include/quern/quern.h" | sed '1d;$d; s/^ \*//' >"$work/example.c"
 cc -std=c11 "${strict[@]}" -I "$prefix/include" -c -o "$work/example.o" "$work/example.c" || fail "quern.h's example does not compile"
+
+# the header in C++ of any standard
+echo '#include <quern/quern.h>' >"$work/header.cpp"
+for standard in 98 11 17 20; do
+  c++ "-std=c++$standard" "${strict[@]}" -pedantic-errors -I "$prefix/include" -fsyntax-only "$work/header.cpp" ||
+    fail "quern.h is no C++$standard"
+done
 
 nm -D --defined-only "$prefix/lib/x/libquern.so" | awk '$2 != "A" {sub(/@.*/, "", $3); print $3}' | sort >"$work/exports"
 diff -u "$here/exports.txt" "$work/exports" || fail "the exported symbols are not those of tests/embed/exports.txt"

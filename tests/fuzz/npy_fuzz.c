@@ -8,13 +8,13 @@
 
 static void write_again(const npy_array *array, const char *file)
 {
-    npy_writer writer;
+    output_file out;
     npy_array again;
 
-    FUZZ_CHECK(npy_writer_open(file, &writer) == QUERN_OK);
-    FUZZ_CHECK(npy_writer_write(&writer, array->dtype, &array->shape, array->data) == QUERN_OK);
-    FUZZ_CHECK(npy_writer_close(&writer) == QUERN_OK);
-    FUZZ_CHECK(npy_writer_commit(&writer) == QUERN_OK);
+    FUZZ_CHECK(output_open(file, OUTPUT_FILE, &out) == QUERN_OK);
+    FUZZ_CHECK(npy_write(&out, array->dtype, &array->shape, array->data) == QUERN_OK);
+    FUZZ_CHECK(output_close(&out) == QUERN_OK);
+    FUZZ_CHECK(output_commit(&out) == QUERN_OK);
     FUZZ_CHECK(npy_read(file, &again) == QUERN_OK);
     FUZZ_CHECK(again.dtype == array->dtype && again.count == array->count && again.bytes == array->bytes);
     FUZZ_CHECK(again.shape.rank == array->shape.rank && !memcmp(again.data, array->data, array->bytes));

@@ -2,6 +2,7 @@
 // Log lines: their form, where they go, and silence when nobody listens.
 #include "base/log.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -88,7 +89,7 @@ static void a_sink_that_fails_raises_no_signal(void **state)
     if (child == 0) { // SIGPIPE and SIGXFSZ end a process
         qn_sink sink = {-1, 1u << QN_LOG_cache};
         qn_log log = {NULL, NULL, &sink};
-        if (pipe(ends) || close(ends[0])) _exit(2);
+        if (pipe(ends) || close(ends[0]) || close(STDERR_FILENO)) _exit(2);
         sink.fd = ends[1];
         qn_log_line(&log, "cache", QUERN_LOG_INFO, "nobody reads this");
         sink.fd = mkstemp(name);
@@ -102,6 +103,36 @@ static void a_sink_that_fails_raises_no_signal(void **state)
     assert_int_equal(waitpid(child, &result, 0), child);
     assert_true(WIFEXITED(result));
     assert_int_equal(WEXITSTATUS(result), 0);
+}
+
+// The lines of a file that takes none go to standard error; that is told once: here to the callback, else there too.
+static void a_sink_that_fails_is_told_once_and_loses_nothing(void **state)
+{
+    (void)state;
+    for (int has_callback = 0; has_callback < 2; has_callback++) {
+        int ends[2], error = dup(STDERR_FILENO);
+        char text[2048] = "";
+        heard h = {"", QUERN_LOG_ERROR, 0};
+        qn_sink sink = {open("/dev/full", O_WRONLY | O_CLOEXEC), 1u << QN_LOG_cache};
+        qn_log log = {has_callback ? hear : NULL, &h, &sink};
+        assert_true(sink.fd >= 0 && error >= 0 && !pipe(ends));
+        fflush(stderr);
+        dup2(ends[1], STDERR_FILENO);
+        qn_log_line(&log, "cache", QUERN_LOG_INFO, "first");
+        int told = h.count;
+        qn_log_line(&log, "cache", QUERN_LOG_INFO, "second");
+        dup2(error, STDERR_FILENO);
+        close(ends[1]);
+        assert_true(read(ends[0], text, sizeof text - 1) > 0);
+
+        assert_non_null(strstr(text, ",cache,info,first\n"));
+        assert_non_null(strstr(text, ",cache,info,second\n"));
+        const char *warning = strstr(text, "log file: No space left on device");
+        assert_true(has_callback ? !warning : warning && !strstr(warning + 1, "log file:"));
+        assert_int_equal(told, has_callback ? 2 : 0); // the warning, then the line itself
+        assert_int_equal(h.count, has_callback ? 3 : 0);
+        close(ends[0]), close(sink.fd), close(error);
+    }
 }
 
 static void a_sink_gets_the_parts_it_names_as_one_line_each(void **state)
@@ -153,6 +184,7 @@ int main(void)
         cmocka_unit_test(nobody_listening_is_fine),
         cmocka_unit_test(a_sink_gets_the_parts_it_names_as_one_line_each),
         cmocka_unit_test(a_sink_that_fails_raises_no_signal),
+        cmocka_unit_test(a_sink_that_fails_is_told_once_and_loses_nothing),
         cmocka_unit_test(parts_are_parsed_and_a_bad_one_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -82,6 +82,15 @@ static void a_long_message_is_cut_at_a_whole_character(void **state)
     }
 }
 
+static void a_message_steers_no_terminal_and_is_utf8(void **state)
+{
+    (void)state;
+    qn_fail(QUERN_UNKNOWN_FIELD, "no field '%s' in\n\t…", "\xff\x1b[31m\x7f");
+    assert_string_equal(quern_message(), "no field '??[31m?' in\n\t…");
+    qn_fail_in(QUERN_BAD_FILE, "%s", "b\xff\r.txt");
+    assert_string_equal(quern_message(), "b??.txt: no field '??[31m?' in\n\t…");
+}
+
 static void a_saved_message_comes_back_whole(void **state)
 {
     static char text[3000];
@@ -127,6 +136,7 @@ int main(void)
         cmocka_unit_test(fail_in_puts_its_text_before_the_message),
         cmocka_unit_test(a_new_message_may_quote_the_old_one),
         cmocka_unit_test(a_long_message_is_cut_at_a_whole_character),
+        cmocka_unit_test(a_message_steers_no_terminal_and_is_utf8),
         cmocka_unit_test(a_saved_message_comes_back_whole),
         cmocka_unit_test(a_message_is_its_threads_own),
     };

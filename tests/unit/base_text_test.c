@@ -238,6 +238,37 @@ static void reals_do_not_depend_on_the_locale(void **state)
     setlocale(LC_ALL, "C");
 }
 
+static void what_is_no_text_becomes_a_question_mark(void **state)
+{
+    static const struct {
+        const char *from, *to;
+    } cases[] = {
+        {"", ""},
+        {"plain, \n and \t", "plain, \n and \t"},
+        {"é … 😀 \xC2\xA0", "é … 😀 \xC2\xA0"}, // of two, three and four bytes; a blank that is no control
+        {"a\x1b[2Jb\rc\x01\x7F", "a?[2Jb?c??"},
+        {"\xC2\x80 \xC2\x9B"
+         "31m \xC2\x9F",
+         "? ?31m ?"}, // controls of two bytes
+        {"\xFF\xFE \x80 \xBF", "?? ? ?"},
+        {"\xC0\x80 \xC1\xBF", "?? ??"},             // longer than needed
+        {"\xE0\x80\xAF", "???"},                    //
+        {"\xF0\x80\x80\x80", "????"},               //
+        {"\xED\xA0\x80", "???"},                    // a surrogate
+        {"\xF4\x90\x80\x80", "????"},               // beyond U+10FFFF
+        {"\xF8\x88\x80\x80\x80", "?????"},          //
+        {"cut \xE2\x80", "cut ??"},                 // at its end
+        {"\xE2\x80\xE2\x80\xA6", "??\xE2\x80\xA6"}, // a good one behind it is kept
+    };
+    (void)state;
+    for (size_t i = 0; i < QN_COUNT(cases); i++) {
+        char text[64];
+        snprintf(text, sizeof text, "%s", cases[i].from);
+        qn_make_printable(text);
+        if (strcmp(text, cases[i].to)) fail_msg("case %zu: '%s' is not '%s'", i, text, cases[i].to);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -250,6 +281,7 @@ int main(void)
         cmocka_unit_test(every_real_reads_back_to_its_bits),
         cmocka_unit_test(reals_are_read_whole_or_not_at_all),
         cmocka_unit_test(reals_do_not_depend_on_the_locale),
+        cmocka_unit_test(what_is_no_text_becomes_a_question_mark),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

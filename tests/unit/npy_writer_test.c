@@ -51,22 +51,22 @@ static void make_old(const char *name)
 
 static void no_output_is_changed_before_all_are_written(void **state)
 {
-    npy_writer a, b;
+    output_file a, b;
     npy_array array;
     (void)state;
     make_old("a.npy");
     make_old("b.npy");
-    assert_int_equal(npy_writer_open(cache_path(folder, "a.npy"), &a), QUERN_OK);
-    assert_int_equal(npy_writer_open(cache_path(folder, "b.npy"), &b), QUERN_OK);
-    assert_int_equal(npy_writer_write(&a, QUERN_F32, &shape, numbers), QUERN_OK);
-    assert_int_equal(npy_writer_close(&a), QUERN_OK);
+    assert_int_equal(output_open(cache_path(folder, "a.npy"), OUTPUT_FILE, &a), QUERN_OK);
+    assert_int_equal(output_open(cache_path(folder, "b.npy"), OUTPUT_FILE, &b), QUERN_OK);
+    assert_int_equal(npy_write(&a, QUERN_F32, &shape, numbers), QUERN_OK);
+    assert_int_equal(output_close(&a), QUERN_OK);
     assert_true(is_old("a.npy") && is_old("b.npy"));
-    assert_int_equal(npy_writer_write(&b, QUERN_F32, &shape, numbers), QUERN_OK);
-    assert_int_equal(npy_writer_close(&b), QUERN_OK);
+    assert_int_equal(npy_write(&b, QUERN_F32, &shape, numbers), QUERN_OK);
+    assert_int_equal(output_close(&b), QUERN_OK);
     assert_true(is_old("a.npy") && is_old("b.npy"));
 
-    assert_int_equal(npy_writer_commit(&a), QUERN_OK);
-    assert_int_equal(npy_writer_commit(&b), QUERN_OK);
+    assert_int_equal(output_commit(&a), QUERN_OK);
+    assert_int_equal(output_commit(&b), QUERN_OK);
 
     assert_int_equal(npy_read(cache_path(folder, "b.npy"), &array), QUERN_OK);
     assert_memory_equal(array.data, numbers, sizeof numbers);
@@ -76,14 +76,14 @@ static void no_output_is_changed_before_all_are_written(void **state)
 
 static void a_closed_output_can_be_given_up(void **state)
 {
-    npy_writer a;
+    output_file a;
     (void)state;
     make_old("a.npy");
-    assert_int_equal(npy_writer_open(cache_path(folder, "a.npy"), &a), QUERN_OK);
-    assert_int_equal(npy_writer_write(&a, QUERN_F32, &shape, numbers), QUERN_OK);
-    assert_int_equal(npy_writer_close(&a), QUERN_OK);
-    npy_writer_abort(&a);
-    npy_writer_abort(&a);
+    assert_int_equal(output_open(cache_path(folder, "a.npy"), OUTPUT_FILE, &a), QUERN_OK);
+    assert_int_equal(npy_write(&a, QUERN_F32, &shape, numbers), QUERN_OK);
+    assert_int_equal(output_close(&a), QUERN_OK);
+    output_abort(&a);
+    output_abort(&a);
     assert_true(is_old("a.npy"));
     assert_int_equal(cache_folder_count(folder), 1);
 }
@@ -93,32 +93,32 @@ static void an_output_that_does_not_fit_changes_nothing(void **state)
     static const npy_shape large = {1, {100000}};
     static float zeros[100000];
     struct rlimit before, small;
-    npy_writer a;
+    output_file a;
     (void)state;
     make_old("a.npy");
-    assert_int_equal(npy_writer_open(cache_path(folder, "a.npy"), &a), QUERN_OK);
+    assert_int_equal(output_open(cache_path(folder, "a.npy"), OUTPUT_FILE, &a), QUERN_OK);
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     small = before, small.rlim_cur = 4096;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    quern_status status = npy_writer_write(&a, QUERN_F32, &large, zeros);
+    quern_status status = npy_write(&a, QUERN_F32, &large, zeros);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     signal(SIGXFSZ, SIG_DFL);
     assert_int_equal(status, QUERN_FILE_ERROR);
-    npy_writer_abort(&a);
+    output_abort(&a);
     assert_true(is_old("a.npy"));
     assert_int_equal(cache_folder_count(folder), 1);
 }
 
 static void a_place_that_went_away_is_told_by_the_move_and_leaves_nothing(void **state)
 {
-    npy_writer a;
+    output_file a;
     (void)state;
-    assert_int_equal(npy_writer_open(cache_path(folder, "a.npy"), &a), QUERN_OK);
-    assert_int_equal(npy_writer_write(&a, QUERN_F32, &shape, numbers), QUERN_OK);
-    assert_int_equal(npy_writer_close(&a), QUERN_OK);
+    assert_int_equal(output_open(cache_path(folder, "a.npy"), OUTPUT_FILE, &a), QUERN_OK);
+    assert_int_equal(npy_write(&a, QUERN_F32, &shape, numbers), QUERN_OK);
+    assert_int_equal(output_close(&a), QUERN_OK);
     assert_int_equal(mkdir(cache_path(folder, "a.npy"), 0700), 0);
-    assert_int_equal(npy_writer_commit(&a), QUERN_FILE_ERROR);
+    assert_int_equal(output_commit(&a), QUERN_FILE_ERROR);
     assert_int_equal(cache_folder_count(folder), 1);
 }
 

@@ -299,6 +299,13 @@ static void a_range_that_falls_is_refused(void **state)
     assert_int_equal(quern_prepare_sizes(q, &spec.base, &from, &to, 0, &op), QUERN_BAD_SIZE);
     assert_non_null(strstr(quern_message(), "rows goes from 5 to 4"));
     assert_int_equal(quern_warm_sizes(q, &spec.base, &from, &to, "sm_90a", NULL), QUERN_BAD_SIZE);
+    from.rows = -1; // nor is one that begins below 0
+    assert_int_equal(quern_prepare_sizes(q, &spec.base, &from, &to, 0, &op), QUERN_BAD_SIZE);
+    assert_non_null(strstr(quern_message(), "rows = -1"));
+    from.rows = 0, to.rows = -4;
+    assert_int_equal(quern_prepare_sizes(q, &spec.base, &from, &to, 0, &op), QUERN_BAD_SIZE);
+    assert_non_null(strstr(quern_message(), "rows = -4"));
+    assert_int_equal(quern_warm_sizes(q, &spec.base, &from, &to, "sm_90a", NULL), QUERN_BAD_SIZE);
     assert_int_equal(quern_prepare_sizes(q, &spec.base, NULL, &to, 0, &op), QUERN_MISSING_ARGUMENT);
     assert_int_equal(quern_warm_sizes(q, &spec.base, &from, NULL, "sm_90a", NULL), QUERN_MISSING_ARGUMENT);
     from.size = 0; // no INIT

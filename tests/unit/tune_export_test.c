@@ -89,11 +89,11 @@ static void an_empty_table_is_a_header(void **state)
 
 #define GOOD "dev\t90\t132\t1\t2\t13\t0.1.0\tsm_90a\tspec\tbucket\trows=8\ta=1\tbest\t9.5\t0.5\t7\tnote"
 
-static void comments_empty_lines_missing_notes_and_dos_line_ends_are_fine(void **state)
+static void comments_empty_lines_missing_notes_a_byte_order_mark_and_dos_line_ends_are_fine(void **state)
 {
     (void)state;
     qn_tune_list list = QN_TUNE_LIST_INIT;
-    const char text[] = "quern-tune 1\r\n\r\n# a comment\r\n" GOOD "\r\n"
+    const char text[] = "\xEF\xBB\xBFquern-tune 1\r\n\r\n# a comment\r\n" GOOD "\r\n"
                         "dev\t90\t132\t1\t2\t13\t0.1.0\tsm_90a\tspec\tother\t\ta=1\tslower\t9.5\t0.5\t7";
 
     if (read_text(text, &list) != QUERN_OK) fail_msg("%s", quern_message());
@@ -128,6 +128,8 @@ static void a_bad_line_is_refused_with_its_place_and_nothing_is_kept(void **stat
         {"quern-tune "
          "1\ndev\t90\t99999999999999999999\t1\t2\t13\t0.1.0\tsm_90a\tspec\tbucket\t\ta=1\tbest\t9.5\t0.5\t7\t",
          "sms = "},
+        {"quern-tune 1\ndev\t90\t4294967296\t1\t2\t13\t0.1.0\tsm_90a\tspec\tbucket\t\ta=1\tbest\t9.5\t0.5\t7\t",
+         "sms = '4294967296': a whole number from 0 to 2147483647 is needed"},
         {"quern-tune 1\ndev\t90\t132\t1\t2\t13\t0.1.0\tsm_90a\tspec\tbucket\trows=8\ta=1\tbest\t9,5\t0.5\t7\t",
          "ns = '9,5'"},
         {"quern-tune 1\ndev\t90\t132\t1\t2\t13\t0.1.0\tsm_90a\tspec\tbucket\trows=8\ta=1\tbest\tinf\t0.5\t7\t",
@@ -183,7 +185,8 @@ static qn_tune_row own_row(void)
 
 static quern_status import_row(const qn_tune_row *row, qn_tune_list *list)
 {
-    const qn_tune_row good = own_row();
+    qn_tune_row good = own_row();
+    good.bucket = "rows 1..4", good.sizes = "rows=1"; // another problem
     qn_tune_list rows = QN_TUNE_LIST_INIT;
     qn_text text = QN_TEXT_INIT;
     assert_int_equal(qn_tune_list_add(&rows, &good), QUERN_OK);
@@ -199,8 +202,10 @@ static void import_refuses_what_could_never_be_used(void **state)
 {
     (void)state;
     static const struct {
-        const char *arch, *spec, *bucket, *config, *status;
+        const char *arch, *spec, *bucket, *config, *status, *sizes;
         int64_t created;
+        int cc;
+        bool no_shared, no_time;
         const char *says, *allowed; // line 4: after header, names and a good row
     } cases[] = {
         {.config = "plan=nonsense", .says = "t.txt:4: config = 'plan=nonsense'", .allowed = "allowed are "},
@@ -218,6 +223,22 @@ static void import_refuses_what_could_never_be_used(void **state)
         {.bucket = "N 1..64", .says = "t.txt:4: bucket = 'N 1..64'", .allowed = "rows 1..4, rows 5..14"},
         {.arch = "sm_12", .says = "t.txt:4: arch = 'sm_12'", .allowed = "sm_90a"},
         {.status = "bst", .says = "t.txt:4: status = 'bst'", .allowed = "best, slower, equal, wrong, failed, timeout"},
+        {.config = "block=256 plan=stream ctas=1 local_k=4 unroll=2",
+         .says = "t.txt:4: config = 'block=256 plan=stream",
+         .allowed = "canonical form, 'plan=stream block=256 ctas=1 local_k=4 unroll=2'"},
+        {.sizes = "rows=junk", .says = "t.txt:4: sizes = 'rows=junk'", .allowed = "NAME=NUMBER"},
+        {.sizes = "rows=-1", .says = "t.txt:4: sizes = 'rows=-1'", .allowed = "from 0"},
+        {.sizes = "rows=99999999999", .says = "t.txt:4: sizes = 'rows=99999999999'", .allowed = "to 2147483647"},
+        {.sizes = "N=8", .says = "t.txt:4: sizes = 'N=8'", .allowed = "NAME=NUMBER"},
+        {.sizes = "rows", .says = "t.txt:4: sizes = 'rows'", .allowed = "NAME=NUMBER"},
+        {.sizes = "rows=08", .says = "t.txt:4: sizes = 'rows=08'", .allowed = "'rows=8'"},
+        {.sizes = "rows=64", .says = "t.txt:4: sizes = 'rows=64'", .allowed = "of the range 'rows 63..66'"},
+        {.sizes = "", .says = "t.txt:4: sizes = ''", .allowed = "as in 'rows=0'"},
+        {.cc = 100, .says = "t.txt:4: cc = '100'", .allowed = "sm_90a"},
+        {.arch = "sm_100a", .says = "t.txt:4: cc = '90'", .allowed = "sm_100a"},
+        {.cc = 77, .says = "t.txt:4: cc = '77'", .allowed = "sm_90a"},
+        {.no_shared = true, .says = "t.txt:4: shared = '0'", .allowed = "bytes"},
+        {.no_time = true, .says = "t.txt:4: ns = '0'", .allowed = "best"},
         {.created = NOW + QN_TUNE_AHEAD_SECONDS + 1,
          .says = "t.txt:4: created = '1800086401'",
          .allowed = "1800086400"},
@@ -231,6 +252,10 @@ static void import_refuses_what_could_never_be_used(void **state)
         if (cases[i].config) row.config = cases[i].config;
         if (cases[i].status) row.status = cases[i].status;
         if (cases[i].created) row.created = cases[i].created;
+        if (cases[i].sizes) row.sizes = cases[i].sizes;
+        if (cases[i].cc) row.device.cc = cases[i].cc;
+        if (cases[i].no_shared) row.device.shared_bytes = 0;
+        if (cases[i].no_time) row.ns = 0;
 
         if (import_row(&row, &list) != QUERN_BAD_FILE) fail_msg("case %zu is taken", i);
 
@@ -259,6 +284,36 @@ static void import_takes_what_can_be_used_and_other_versions_as_they_are(void **
     rows[3].created = NOW + QN_TUNE_AHEAD_SECONDS + 1;
     assert_int_equal(import_row(&rows[3], &list), QUERN_BAD_FILE);
     assert_non_null(strstr(quern_message(), "created"));
+}
+
+static void import_refuses_two_winners_of_a_problem_and_a_configuration_twice(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config, *status, *says;
+    } cases[] = {
+        {"plan=stream block=512 ctas=1 local_k=4 unroll=2", QN_TUNE_BEST,
+         "t.txt:5: \"softmax_topk V=50257 K=50 in=bf16\", rows 5..14 has a row of the status best in line 3"},
+        {"plan=stream block=256 ctas=1 local_k=4 unroll=2", QN_TUNE_SLOWER,
+         "t.txt:5: \"softmax_topk V=50257 K=50 in=bf16\", rows 5..14 has this configuration in line 3"},
+    };
+    for (size_t i = 0; i < QN_COUNT(cases); i++) {
+        qn_tune_list rows = QN_TUNE_LIST_INIT, list = QN_TUNE_LIST_INIT;
+        qn_text text = QN_TEXT_INIT;
+        qn_tune_row row[3] = {own_row(), own_row(), own_row()};
+        row[1].bucket = "rows 1..4", row[1].sizes = "rows=1";
+        row[2].config = cases[i].config, row[2].status = cases[i].status;
+        for (size_t k = 0; k < 3; k++) assert_int_equal(qn_tune_list_add(&rows, &row[k]), QUERN_OK);
+        qn_tune_text_write(&rows, &text);
+
+        quern_status status = qn_tune_text_import("t.txt", text.bytes, text.length, NOW, &list);
+
+        assert_int_equal(status, QUERN_BAD_FILE);
+        if (!strstr(quern_message(), cases[i].says)) fail_msg("'%s' is not in: %s", cases[i].says, quern_message());
+        assert_int_equal(list.count, 0);
+        qn_tune_list_fini(&rows);
+        qn_text_fini(&text);
+    }
 }
 
 static void the_built_in_table_can_be_imported(void **state)
@@ -339,11 +394,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_reads_back_exactly),
         cmocka_unit_test(an_empty_table_is_a_header),
-        cmocka_unit_test(comments_empty_lines_missing_notes_and_dos_line_ends_are_fine),
+        cmocka_unit_test(comments_empty_lines_missing_notes_a_byte_order_mark_and_dos_line_ends_are_fine),
         cmocka_unit_test(a_bad_line_is_refused_with_its_place_and_nothing_is_kept),
         cmocka_unit_test(a_zero_byte_and_an_endless_line_are_refused),
         cmocka_unit_test(import_refuses_what_could_never_be_used),
         cmocka_unit_test(import_takes_what_can_be_used_and_other_versions_as_they_are),
+        cmocka_unit_test(import_refuses_two_winners_of_a_problem_and_a_configuration_twice),
         cmocka_unit_test(the_built_in_table_can_be_imported),
         cmocka_unit_test(damaged_text_is_refused_or_gives_good_rows),
     };

@@ -296,7 +296,7 @@ static quern_status make_output(arrays *a, bound_tensor *t)
     t->bytes = (size_t)npy_shape_count(&t->shape) * qn_dtype_bytes(t->dtype);
     t->data = calloc(1, t->bytes + 1);
     if (!t->data) return qn_fail(QUERN_OUT_OF_MEMORY, "%s: no memory for %zu bytes", t->tensor->name, t->bytes);
-    return t->file ? npy_writer_open(t->file, &t->writer) : QUERN_OK;
+    return t->file ? output_open(t->file, OUTPUT_FILE, &t->writer) : QUERN_OK;
 }
 
 static quern_status fill_args(arrays *a)
@@ -331,13 +331,13 @@ quern_status arrays_store(arrays *a)
 {
     for (size_t i = 0; i < a->tensor_count; i++) {
         bound_tensor *t = &a->tensor[i];
-        if (t->writer.temporary) QN_TRY(npy_writer_write(&t->writer, t->dtype, &t->shape, t->data));
-        if (t->writer.temporary) QN_TRY(npy_writer_close(&t->writer));
+        if (t->writer.temporary) QN_TRY(npy_write(&t->writer, t->dtype, &t->shape, t->data));
+        if (t->writer.temporary) QN_TRY(output_close(&t->writer));
     }
     int moved = 0;
     for (size_t i = 0; i < a->tensor_count; i++) {
         if (!a->tensor[i].writer.temporary) continue;
-        quern_status status = npy_writer_commit(&a->tensor[i].writer);
+        quern_status status = output_commit(&a->tensor[i].writer);
         if (status != QUERN_OK && moved)
             return qn_fail_in(status, "%d of the outputs before this one are in their places", moved);
         QN_TRY(status);
@@ -349,7 +349,7 @@ quern_status arrays_store(arrays *a)
 void arrays_fini(arrays *a)
 {
     for (size_t i = 0; i < a->tensor_count; i++) {
-        npy_writer_abort(&a->tensor[i].writer);
+        output_abort(&a->tensor[i].writer);
         free(a->tensor[i].data);
     }
     free(a->args);

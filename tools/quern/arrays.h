@@ -17,7 +17,7 @@ typedef struct bound_tensor {
     npy_shape shape;
     size_t bytes;
     void *data; // host memory, owned
-    npy_writer writer;
+    output_file writer;
 } bound_tensor;
 
 typedef struct arrays {

@@ -6,11 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/nearest.h"
 #include "base/path.h"
 #include "cuda/nvrtc.h"
 #include "ops/family.h"
+#include "output.h"
 
 static const struct {
     const char *name;
@@ -177,12 +179,14 @@ cJSON *bench_table_document(const char *name, const bench *b, const bench_peers 
 
 static quern_status write_file(const cJSON *document, const char *file)
 {
+    qn_text whole = QN_TEXT_INIT;
     char *content = cJSON_Print(document);
-    FILE *stream = content ? fopen(file, "w") : NULL;
-    bool written = stream && fputs(content, stream) >= 0 && fputc('\n', stream) != EOF;
-    if (stream && fclose(stream) != 0) written = false;
+    qn_text_putf(&whole, "%s\n", content ? content : "");
+    quern_status status = content ? qn_text_check(&whole) : qn_fail(QUERN_OUT_OF_MEMORY, "out of memory");
+    if (status == QUERN_OK) status = output_text(file, whole.bytes, whole.length);
+    qn_text_fini(&whole);
     cJSON_free(content);
-    return written ? QUERN_OK : qn_fail(QUERN_FILE_ERROR, "--out: %s cannot be written", file);
+    return status == QUERN_OK ? QUERN_OK : qn_fail_in(status, "--out");
 }
 
 quern_status bench_write(const cJSON *document, const char *file, bool complete)
@@ -191,9 +195,13 @@ quern_status bench_write(const cJSON *document, const char *file, bool complete)
     if (!file) return QUERN_OK;
     if (snprintf(partial, sizeof partial, "%s.partial", file) >= (int)sizeof partial)
         return qn_fail(QUERN_FILE_ERROR, "--out: the name has more than %zu bytes", sizeof partial - sizeof ".partial");
-    QN_TRY(write_file(document, partial));
-    if (complete && rename(partial, file) != 0)
-        return qn_fail(QUERN_FILE_ERROR, "--out: %s cannot be made of %s", file, partial);
+    if (!complete) {
+        quern_status status = output_check(file);
+        if (status != QUERN_OK) return qn_fail_in(status, "--out");
+        return output_is_stream(file) ? QUERN_OK : write_file(document, partial);
+    }
+    QN_TRY(write_file(document, file));
+    if (!output_is_stream(file)) (void)unlink(partial);
     return QUERN_OK;
 }
 

@@ -20,7 +20,8 @@ typedef struct indexer_shape {
 typedef struct indexer_bench {
     bench_session session;
     const char *spec_text, *shape_text, *config_text;
-    int64_t checked; // entries
+    int64_t checked;  // entries
+    int64_t shape[3]; // of shape_text
 } indexer_bench;
 
 static const char text[] =
@@ -396,15 +397,12 @@ static quern_status run_configs(indexer_bench *t, const char *spec_text, indexer
 static quern_status run_all(void *user)
 {
     indexer_bench *t = user;
-    long long shape[3] = {0, 0, 1};
-    if (t->shape_text && sscanf(t->shape_text, "%lld,%lld,%lld", &shape[0], &shape[1], &shape[2]) < 2)
-        return qn_fail(QUERN_BAD_VALUE, "--shape: '%s' is not SEQUENCES,LENGTH,QUERIES", t->shape_text);
     for (size_t c = 0; c < QN_COUNT(cases); c++) {
         const char *spec = t->spec_text ? t->spec_text : cases[c].spec;
         for (size_t i = 0; i < QN_COUNT(shapes); i++) {
             if (t->shape_text && i > 0) break;
             if (!t->shape_text && !t->spec_text && !(cases[c].shapes >> i & 1)) continue;
-            indexer_shape one = t->shape_text ? (indexer_shape){shape[0], shape[1], shape[2]} : shapes[i];
+            indexer_shape one = t->shape_text ? (indexer_shape){t->shape[0], t->shape[1], t->shape[2]} : shapes[i];
             QN_TRY(run_configs(t, spec, one));
         }
         if (t->spec_text) break;
@@ -412,9 +410,25 @@ static quern_status run_all(void *user)
     return QUERN_OK;
 }
 
+// "8,32768" or "8,32768,1", and nothing else.
+static bool parse_shape(const char *words, int64_t shape[3])
+{
+    size_t count = 0;
+    for (const char *at = words; at && count < 3; count++) {
+        char number[24];
+        size_t length = strcspn(at, ",");
+        if (length >= sizeof number) return false;
+        snprintf(number, sizeof number, "%.*s", (int)length, at);
+        if (!qn_parse_int(number, &shape[count]) || shape[count] < 1) return false;
+        at = at[length] ? at + length + 1 : NULL;
+        if (at && count == 2) return false;
+    }
+    return count >= 2;
+}
+
 int bench_indexer(int argc, char **argv)
 {
-    static indexer_bench t = {.session = BENCH_SESSION("indexer", columns), .checked = 40000};
+    static indexer_bench t = {.session = BENCH_SESSION("indexer", columns), .checked = 40000, .shape = {0, 0, 1}};
     const command_option options[] = {
         {"spec", 0, "SPEC", COMMAND_STRING, &t.spec_text, 0, 0,
          "this spec: 'indexer H=64 C=128 k=512 q=mxfp4 page=64'"},
@@ -428,6 +442,8 @@ int bench_indexer(int argc, char **argv)
     int exit_status;
     if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
     if (argc > 1) return command_usage("unexpected operand '%s'", argv[1]);
+    if (t.shape_text && !parse_shape(t.shape_text, t.shape))
+        return command_usage("--shape: '%s' is not SEQUENCES,LENGTH,QUERIES", t.shape_text);
     quern_status status = t.spec_text ? bench_check_spec(t.spec_text, "indexer", NULL) : QUERN_OK;
     return status == QUERN_OK ? bench_session_run(&t.session, run_all, &t) : command_status(status);
 }

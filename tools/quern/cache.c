@@ -20,8 +20,9 @@ static const char text[] =
     "info     counts, bytes, whether it is sealed\n"
     "verify   checks every row and the file; exit status 1 if anything is damaged\n"
     "prune    removes damaged rows, then what --unused and --cap say, and gives the space back\n"
-    "export   a compact copy, to a new FILE\n"
-    "import   merges the databases FILE... into this one; entries that exist stay\n"
+    "export   a compact copy of what is sound, to a new FILE; exit status 1 if anything is damaged\n"
+    "import   merges the databases FILE... into this one; entries that exist stay; exit status 1 if a\n"
+    "         FILE or a row of it is damaged: the rest is imported all the same\n"
     "seal     verifies and marks it read-only for good, for shipping (QUERN_SEALED names such files)\n"
     "repair   copies a damaged file to FILE.broken-N, empties it and saves what can be read\n"
     "list, info, verify, prune, seal and repair take the database as FILE too.\n";
@@ -49,12 +50,6 @@ typedef struct action {
 
 // ---- shared
 
-static int fail_with(quern_status status, cJSON *unused)
-{
-    cJSON_Delete(unused);
-    return command_status(status);
-}
-
 static cJSON *document_of(const request *r)
 {
     cJSON *document = cJSON_CreateObject();
@@ -76,21 +71,43 @@ static qn_sqlite_options options_for(const char *file, qn_sqlite_access access)
         .file = file, .access = access, .busy_timeout_ms = BUSY_MS, .cap_bytes = -1, .log = &log_to_stderr};
 }
 
+// A copy that was cut off at its first byte: SQLite takes it for a new database.
+static bool is_empty(const char *file)
+{
+    struct stat info;
+    return !stat(file, &info) && S_ISREG(info.st_mode) && info.st_size == 0;
+}
+
+static int fail_empty(const char *file)
+{
+    return command_fail("%s is empty: no database was ever written to it, or its copy was cut off", file);
+}
+
+static const char *entries(int64_t count)
+{
+    return count == 1 ? "entry" : "entries";
+}
+
+static const char *rows(int64_t count)
+{
+    return count == 1 ? "row is" : "rows are";
+}
+
 // ---- list and verify
 
 static int list(request *r)
 {
-    table *entries = cache_entries_create();
-    quern_status status = r->store.list(r->store.self, 0, cache_entries_add, entries);
+    table *all = cache_entries_create();
+    quern_status status = r->store.list(r->store.self, 0, cache_entries_add, all);
 
     if (status == QUERN_OK && r->json) {
         cJSON *document = document_of(r);
-        cJSON_AddItemToObject(document, "entries", table_json(entries));
+        cJSON_AddItemToObject(document, "entries", table_json(all));
         json_print(document);
     } else if (status == QUERN_OK) {
-        table_print(entries);
+        table_print(all);
     }
-    table_destroy(entries);
+    table_destroy(all);
     return status == QUERN_OK ? COMMAND_OK : command_status(status);
 }
 
@@ -103,10 +120,10 @@ static void print_verification(const request *r, const qn_verify_report *report,
 {
     if (!r->json) {
         table_print(bad);
-        printf("%" PRId64 " entries: %" PRId64 " damaged (%" PRId64 " key or columns, %" PRId64 " sum, %" PRId64
+        printf("%" PRId64 " %s: %" PRId64 " damaged (%" PRId64 " key or columns, %" PRId64 " sum, %" PRId64
                " not a cubin); structure %s\n",
-               report->entries, bad_rows(report), report->bad_key, report->bad_sum, report->bad_image,
-               report->structure_ok ? "ok" : "damaged");
+               report->entries, entries(report->entries), bad_rows(report), report->bad_key, report->bad_sum,
+               report->bad_image, report->structure_ok ? "ok" : "damaged");
         return;
     }
     cJSON *document = document_of(r);
@@ -119,6 +136,11 @@ static void print_verification(const request *r, const qn_verify_report *report,
     json_print(document);
 }
 
+static int fail_rows(const char *file)
+{
+    return command_fail("%s has damaged rows; 'quern cache prune' removes them", file);
+}
+
 static int verify(request *r)
 {
     table *bad = cache_entries_create();
@@ -129,7 +151,7 @@ static int verify(request *r)
     table_destroy(bad);
     if (status != QUERN_OK) return command_status(status);
     if (!report.structure_ok) return command_fail("%s is damaged; 'quern cache repair' mends it", r->file);
-    if (bad_rows(&report)) return command_fail("%s has damaged rows; 'quern cache prune' removes them", r->file);
+    if (bad_rows(&report)) return fail_rows(r->file);
     return COMMAND_OK;
 }
 
@@ -156,14 +178,14 @@ static int info(request *r)
         json_print(document);
         return COMMAND_OK;
     }
-    printf("file         %s\nformat       %d%s\nentries      %" PRId64 "\nimages       %" PRId64
-           " bytes\nfile size    %" PRId64 " bytes\nlast used    %s to %s (UTC)\n",
-           r->file, found.schema,
-           found.sealed      ? ", sealed"
-           : found.read_only ? ", read-only"
-                             : "",
-           found.entries, found.image_bytes, found.file_bytes, cache_time(found.oldest_used, oldest),
-           cache_time(found.newest_used, newest));
+    command_print("file         %s\nformat       %d%s\nentries      %" PRId64 "\nimages       %" PRId64
+                  " bytes\nfile size    %" PRId64 " bytes\nlast used    %s to %s (UTC)\n",
+                  r->file, found.schema,
+                  found.sealed      ? ", sealed"
+                  : found.read_only ? ", read-only"
+                                    : "",
+                  found.entries, found.image_bytes, found.file_bytes, cache_time(found.oldest_used, oldest),
+                  cache_time(found.newest_used, newest));
     return COMMAND_OK;
 }
 
@@ -176,7 +198,7 @@ static int prune(request *r)
 
     if (status != QUERN_OK) return command_status(status);
     if (!r->json) {
-        printf("%" PRId64 " entries removed, %" PRId64 " bytes of images\n", removed, bytes);
+        printf("%" PRId64 " %s removed, %" PRId64 " bytes of images\n", removed, entries(removed), bytes);
         return COMMAND_OK;
     }
     cJSON *document = document_of(r);
@@ -193,25 +215,36 @@ static const table_column import_columns[] = {
     {"damaged", "bad", TABLE_INT, 0},
 };
 
-static quern_status import_one(request *r, const char *file, table *sources)
+// A source that cannot be read, or that has damaged rows, fails the command and stops no other: what is good is imported.
+static int import_one(request *r, const char *file, table *sources)
 {
     qn_sqlite_options options = options_for(file, QN_SQLITE_READ_ONLY);
     int64_t added, present, bad;
     quern_store from;
 
-    QN_TRY(qn_sqlite_open(&options, &from));
-    quern_status status = qn_sqlite_import(&r->store, &from, &added, &present, &bad);
+    if (is_empty(file)) return fail_empty(file);
+    quern_status status = qn_sqlite_open(&options, &from);
+    if (status != QUERN_OK) return command_status(status);
+    status = qn_sqlite_import(&r->store, &from, &added, &present, &bad);
     qn_sqlite_close(&from);
-    if (status == QUERN_OK) table_add(sources, file, added, present, bad);
-    return status;
+    if (status != QUERN_OK) return command_status(status);
+    table_add(sources, file, added, present, bad);
+    if (!bad) return COMMAND_OK;
+    return command_fail("%s: %" PRId64
+                        " damaged %s not imported: 'quern cache verify' lists them; copy the file again, or warm "
+                        "its specs again",
+                        file, bad, rows(bad));
 }
 
 static int import(request *r)
 {
     table *sources = table_create(import_columns, QN_COUNT(import_columns));
-    quern_status status = QUERN_OK;
+    int exit_status = COMMAND_OK;
 
-    for (int i = 0; i < r->file_count && status == QUERN_OK; i++) status = import_one(r, r->files[i], sources);
+    for (int i = 0; i < r->file_count; i++) {
+        int one = import_one(r, r->files[i], sources);
+        exit_status = one > exit_status ? one : exit_status;
+    }
     if (r->json) {
         cJSON *document = document_of(r);
         cJSON_AddItemToObject(document, "imported", table_json(sources));
@@ -220,7 +253,7 @@ static int import(request *r)
         table_print(sources);
     }
     table_destroy(sources);
-    return status == QUERN_OK ? COMMAND_OK : command_status(status);
+    return exit_status;
 }
 
 // One line or one object that says what became of a file.
@@ -234,16 +267,39 @@ static int report_file(const request *r, const char *key, const char *value, con
             cJSON_AddTrueToObject(document, key);
         json_print(document);
     } else {
-        printf("%s %s%s%s\n", r->file, sentence, value ? " " : "", value ? value : "");
+        command_print("%s %s%s%s\n", r->file, sentence, value ? " " : "", value ? value : "");
     }
     return COMMAND_OK;
 }
 
+// A fresh copy without the damaged rows that it was made with.
+static quern_status drop_damaged(const char *file, int64_t *damaged)
+{
+    qn_sqlite_options options = options_for(file, QN_SQLITE_READ_WRITE);
+    int64_t bytes;
+    quern_store copy;
+
+    options.allow_network_fs = true; // nobody else has it yet
+    QN_TRY(qn_sqlite_open(&options, &copy));
+    quern_status status = qn_sqlite_prune(&copy, -1, 0, damaged, &bytes);
+    qn_sqlite_close(&copy);
+    return status;
+}
+
 static int export(request *r)
 {
+    int64_t damaged = 0;
     quern_status status = qn_sqlite_export(&r->store, r->files[0]);
 
-    return status == QUERN_OK ? report_file(r, "exported_to", r->files[0], "was copied to") : command_status(status);
+    if (status != QUERN_OK) return command_status(status);
+    status = drop_damaged(r->files[0], &damaged);
+    if (status != QUERN_OK) unlink(r->files[0]);
+    if (status != QUERN_OK) return command_status(status);
+    report_file(r, "exported_to", r->files[0], "was copied to");
+    if (!damaged) return COMMAND_OK;
+    return command_fail("%s: %" PRId64
+                        " damaged %s not copied: 'quern cache verify' lists them; warm their specs again",
+                        r->file, damaged, rows(damaged));
 }
 
 static int seal(request *r)
@@ -253,29 +309,52 @@ static int seal(request *r)
     return status == QUERN_OK ? report_file(r, "sealed", NULL, "is sealed") : command_status(status);
 }
 
+// Of a file whose structure is sound; 0 too when that cannot be told.
+static int64_t count_damaged_rows(const qn_sqlite_options *options)
+{
+    qn_verify_report report = {0};
+    quern_store store;
+
+    if (qn_sqlite_open(options, &store) != QUERN_OK) return 0;
+    int64_t count = qn_sqlite_verify(&store, NULL, NULL, &report) == QUERN_OK ? bad_rows(&report) : 0;
+    qn_sqlite_close(&store);
+    return count;
+}
+
+static void print_repair(const request *r, int64_t saved, int64_t damaged_rows, const qn_text *aside)
+{
+    cJSON *document = document_of(r);
+    cJSON_AddBoolToObject(document, "damaged", aside->length != 0);
+    add_number(document, "saved", saved);
+    add_number(document, "damaged_rows", damaged_rows);
+    cJSON_AddItemToObject(document, "set_aside", aside->length ? cJSON_CreateString(aside->bytes) : cJSON_CreateNull());
+    if (r->json) {
+        json_print(document);
+        return;
+    }
+    cJSON_Delete(document);
+    if (aside->length)
+        command_print("%s: %" PRId64 " %s saved; what it was is in %s\n", r->file, saved, entries(saved), aside->bytes);
+    else
+        command_print("%s: the file's structure is not damaged%s; nothing was changed\n", r->file,
+                      damaged_rows ? "" : ", nor is any row");
+}
+
 static int repair(request *r)
 {
     qn_sqlite_options options = options_for(r->file, QN_SQLITE_READ_WRITE);
     qn_text aside = QN_TEXT_INIT;
-    int64_t saved = 0;
-    cJSON *document = document_of(r);
+    int64_t saved = 0, damaged_rows = 0;
     quern_status status = qn_sqlite_repair(&options, &saved, &aside);
 
-    if (status != QUERN_OK) return fail_with(status, document);
-    cJSON_AddBoolToObject(document, "damaged", aside.length != 0);
-    add_number(document, "saved", saved);
-    cJSON_AddItemToObject(document, "set_aside", aside.length ? cJSON_CreateString(aside.bytes) : cJSON_CreateNull());
-    if (r->json) {
-        json_print(document);
-    } else {
-        cJSON_Delete(document);
-        if (aside.length)
-            printf("%s: %" PRId64 " entries saved; what it was is in %s\n", r->file, saved, aside.bytes);
-        else
-            printf("%s is not damaged; nothing was changed\n", r->file);
+    if (status == QUERN_OK) {
+        options.access = QN_SQLITE_READ_ONLY;
+        if (!aside.length) damaged_rows = count_damaged_rows(&options);
+        print_repair(r, saved, damaged_rows, &aside);
     }
     qn_text_fini(&aside);
-    return COMMAND_OK;
+    if (status != QUERN_OK) return command_status(status);
+    return damaged_rows ? fail_rows(r->file) : COMMAND_OK;
 }
 
 // ---- the command
@@ -303,23 +382,9 @@ static bool parse_bytes(const char *string, int64_t *bytes)
     return qn_parse_int(digits, bytes) && *bytes >= 0 && !__builtin_mul_overflow(*bytes, INT64_C(1) << shift, bytes);
 }
 
-// A copy that was cut off at its first byte: SQLite takes it for a new database.
-static bool is_empty(const char *file)
-{
-    struct stat info;
-    return !stat(file, &info) && S_ISREG(info.st_mode) && info.st_size == 0;
-}
-
-static int fail_empty(const char *file)
-{
-    return command_fail("%s is empty: no database was ever written to it, or its copy was cut off", file);
-}
-
 static int run_action(const action *a, request *r)
 {
     if ((a->run == verify || a->run == seal) && is_empty(r->file)) return fail_empty(r->file);
-    for (int i = 0; a->run == import && i < r->file_count; i++)
-        if (is_empty(r->files[i])) return fail_empty(r->files[i]);
     if (a->needs_file && !qn_file_exists(r->file)) return command_fail("%s: there is no such database", r->file);
     if (a->run == repair) return repair(r); // what it opens cannot be opened
     qn_sqlite_options options = options_for(r->file, a->reads ? QN_SQLITE_READ_ONLY : QN_SQLITE_READ_WRITE);

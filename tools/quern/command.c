@@ -30,12 +30,29 @@ static void say(const char *format, va_list list, const char *tail)
 {
     char message[8192];
     vsnprintf(message, sizeof message, format, list);
-    for (char *c = message; *c; c++)
-        if (command_is_control(*c) && *c != '\n' && *c != '\t') *c = '?';
+    qn_make_printable(message);
     command_progress_clear();
     flockfile(stderr);
     fprintf(stderr, "quern: %s%s", message, tail);
     funlockfile(stderr);
+}
+
+void command_print(const char *format, ...)
+{
+    qn_text text = QN_TEXT_INIT;
+    va_list list, again;
+    va_start(list, format);
+    va_copy(again, list);
+    int length = vsnprintf(NULL, 0, format, list);
+    qn_text_reserve(&text, length > 0 ? (size_t)length : 0);
+    if (length > 0 && !text.failed) {
+        vsnprintf(text.bytes, (size_t)length + 1, format, again);
+        qn_make_printable(text.bytes);
+        fputs(text.bytes, stdout);
+    }
+    va_end(again);
+    va_end(list);
+    qn_text_fini(&text);
 }
 
 int command_fail(const char *format, ...)
@@ -189,16 +206,29 @@ static bool store_option(const command_option *option, const char *value)
     return false;
 }
 
+// Options that begin so: "'--verbose'"; "'--shard' or '--sample'".
+static void put_beginnings(const command_option *options, const char *name, size_t length, qn_text *names)
+{
+    for (; length && options->name; options++)
+        if (!strncmp(options->name, name, length))
+            qn_text_putf(names, "%s'--%s'", names->length ? " or " : "", options->name);
+}
+
 static void unknown_option(const command_option *options, const char *word)
 {
     const char *name = word + strspn(word, "-");
+    size_t length = strcspn(name, "=");
+    qn_text near = QN_TEXT_INIT;
     qn_nearest nearest;
-    qn_nearest_init(&nearest, name, strcspn(name, "="));
+    qn_nearest_init(&nearest, name, length);
+    put_beginnings(options, name, length, &near);
     for (; options->name; options++) qn_nearest_offer(&nearest, options->name);
-    if (nearest.name)
-        command_usage("unknown option '%s' (did you mean '--%s'?)", word, nearest.name);
+    if (!near.length && nearest.name) qn_text_putf(&near, "'--%s'", nearest.name);
+    if (near.length)
+        command_usage("unknown option '%s' (did you mean %s?)", word, qn_text_string(&near));
     else
         command_usage("unknown option '%s'", word);
+    qn_text_fini(&near);
 }
 
 // The word of argv that getopt stopped at: '-x' for a letter, the word itself for a long option.
@@ -225,6 +255,14 @@ static void remember_name(const char *usage, const char *own)
              words);
 }
 
+// The word of a long option that getopt took by its beginning: a script that has it would break when an option is added.
+static const char *shortened(const struct option *found, char **argv)
+{
+    bool apart = found->has_arg == required_argument && optarg == argv[optind - 1];
+    const char *word = argv[optind - 1 - apart];
+    return strcspn(word + strlen("--"), "=") == strlen(found->name) ? NULL : word;
+}
+
 bool command_parse(const command_syntax *syntax, int *argc, char **argv, int *exit_status)
 {
     struct option longs[MAX_OPTIONS + 2];
@@ -236,7 +274,12 @@ bool command_parse(const command_syntax *syntax, int *argc, char **argv, int *ex
     build_getopt(syntax->options, longs, shorts);
     opterr = 0;
     optind = 0; // a full reset in glibc and musl alike
-    for (int code; (code = getopt_long(*argc, argv, shorts, longs, NULL)) != -1;) {
+    for (int code, at = -1; (code = getopt_long(*argc, argv, shorts, longs, &at)) != -1; at = -1) {
+        const char *cut = at >= 0 ? shortened(&longs[at], argv) : NULL;
+        if (cut) {
+            unknown_option(syntax->options, cut);
+            return false;
+        }
         if (code == HELP) {
             print_help(syntax);
             *exit_status = COMMAND_OK;
@@ -338,12 +381,19 @@ static quern_status check_place(const char *file)
     return status;
 }
 
-static quern_status probe_database(const char *file)
+// $QUERN_MODE, when it is one in which databases are written; a word that is none is quern_open's to refuse.
+static bool is_normal_mode(void)
 {
+    const char *mode = qn_environment("QUERN_MODE", false);
+    return !mode || !strcmp(mode, "normal");
+}
+
+static quern_status probe_database(const char *file, bool looks)
+{
+    if (looks && !qn_file_exists(file)) return qn_fail(QUERN_STORE_OPEN, "%s: there is no such database", file);
     QN_TRY(check_place(file));
     quern_store store;
-    const char *mode = qn_environment("QUERN_MODE", false);
-    bool writes = !mode || !strcmp(mode, "normal"); // else a database that is not there is not made
+    bool writes = !looks && is_normal_mode(); // else a database that is not there is not made
     if (!writes && !qn_file_exists(file)) return QUERN_OK;
     qn_sqlite_options options = {.file = file,
                                  .access = writes ? QN_SQLITE_READ_WRITE : QN_SQLITE_READ_ONLY,
@@ -404,7 +454,8 @@ quern_status command_open(const command_settings *settings, quern **q)
     options.log_user = &verbose;
     options.cancel = settings->cancel;
     // A disk that is full or read-only is no fault of the database's: the library goes on, and says so.
-    quern_status status = settings->db && *settings->db ? probe_database(settings->db) : QUERN_OK;
+    if (settings->looks && is_normal_mode()) options.mode = QUERN_MODE_READ_ONLY;
+    quern_status status = settings->db && *settings->db ? probe_database(settings->db, settings->looks) : QUERN_OK;
     if (status != QUERN_OK && status != QUERN_STORE_FULL && status != QUERN_STORE_READ_ONLY) return status;
     return quern_open(&options, q);
 }

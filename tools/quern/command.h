@@ -92,8 +92,9 @@ bool command_parse(const command_syntax *syntax, int *argc, char **argv, int *ex
 
 // ---- messages: one "quern: …" on stderr
 
-int command_fail(const char *format, ...) QN_PRINTF(1, 2);  // returns COMMAND_FAILED
-int command_usage(const char *format, ...) QN_PRINTF(1, 2); // adds where help is; returns COMMAND_USAGE
+int command_fail(const char *format, ...) QN_PRINTF(1, 2);   // returns COMMAND_FAILED
+int command_usage(const char *format, ...) QN_PRINTF(1, 2);  // adds where help is; returns COMMAND_USAGE
+void command_print(const char *format, ...) QN_PRINTF(1, 2); // on standard output, of words that others wrote
 void command_note(const char *format, ...) QN_PRINTF(1, 2);
 // Whether a character of a file would steer the terminal that shows it.
 bool command_is_control(char c);
@@ -108,6 +109,7 @@ typedef struct command_settings {
     const char *db; // --db: must be usable, unlike the default database, whose failures are warnings
     bool json;
     bool verbose;
+    bool looks;             // nothing is made or changed: --db must exist, the default database is only read
     int compile_threads;    // 0: the library's default
     quern_cancel_fn cancel; // ends compiles; NULL: nothing does
 } command_settings;

@@ -19,6 +19,7 @@
 #include "device.h"
 #include "model.h"
 #include "model_files.h"
+#include "places.h"
 #include "runtime/runtime.h"
 #include "table.h"
 
@@ -171,19 +172,12 @@ static const char *directory_source(void)
     return xdg && xdg[0] == '/' ? "XDG_CACHE_HOME" : "the home directory";
 }
 
-// The folder itself or the nearest ancestor that exists.
-static void nearest(const char *directory, char *out, size_t bytes)
-{
-    snprintf(out, bytes, "%s", directory);
-    for (char *slash; out[1] && !qn_file_exists(out) && (slash = strrchr(out, '/'));) slash[slash == out] = 0;
-}
-
 static void look_at_space(doctor *d, const char *directory)
 {
     char existing[4096];
     struct statvfs fs;
     const char *kind;
-    nearest(directory, existing, sizeof existing);
+    places_nearest(directory, existing, sizeof existing);
     if (statvfs(existing, &fs) != 0) {
         say(d, "free space", "bad", NULL, "%s: %s", existing, strerror(errno));
         return;
@@ -203,20 +197,29 @@ static void look_at_space(doctor *d, const char *directory)
         say(d, "file system", "ok", NULL, "local");
 }
 
-static void look_at_directory(doctor *d, const char *directory)
+// file: the database, whose folder this is. One that is there is read where nothing can be written.
+static void look_at_directory(doctor *d, const char *directory, const char *file)
 {
     struct stat info;
     const char *source = d->db ? "--db" : directory_source();
     bool exists = lstat(directory, &info) == 0 || errno != ENOENT;
-    if (!exists && d->db)
+    if (!exists && d->db) {
         say(d, "cache folder", "bad", "make it: a database's own folder is not made", "%s (from --db) does not exist",
             directory);
-    else if (!exists)
-        say(d, "cache folder", "ok", NULL, "%s (from %s), made when it is first needed", directory, source);
-    else if (qn_directory_check(directory) == QUERN_OK)
+        return;
+    }
+    bool safe = exists && qn_directory_check(directory) == QUERN_OK;
+    if (places_check_cache(directory) == QUERN_OK && exists)
         say(d, "cache folder", "ok", NULL, "%s (from %s), mode %04o", directory, source, info.st_mode & 07777u);
+    else if (!exists && places_check_cache(directory) == QUERN_OK)
+        say(d, "cache folder", "ok", NULL, "%s (from %s), made when it is first needed", directory, source);
+    else if (safe && qn_file_exists(file))
+        say(d, "cache folder", "none", "what its database has is used, and no kernel is kept", "%s", quern_message());
     else
-        say(d, "cache folder", "bad", "until then kernels are kept in memory only", "%s", quern_message());
+        say(d, "cache folder", "bad",
+            d->db ? "name a database elsewhere"
+                  : "until then kernels are kept in memory only; QUERN_CACHE_DIR names another folder",
+            "%s (from %s): %s", directory, source, quern_message());
 }
 
 static void look_at_database(doctor *d, const char *part, const char *file)
@@ -236,8 +239,8 @@ static void look_at_database(doctor *d, const char *part, const char *file)
         qn_sqlite_close(&store);
     }
     if (status == QUERN_OK)
-        say(d, part, "ok", NULL, "%s: %lld kernels, %.1f MiB, schema %d%s%s", file, (long long)info.entries,
-            (double)info.file_bytes / 1048576, info.schema, info.sealed ? ", sealed" : "",
+        say(d, part, "ok", NULL, "%s: %lld kernel%s, %.1f MiB, schema %d%s%s", file, (long long)info.entries,
+            info.entries == 1 ? "" : "s", (double)info.file_bytes / 1048576, info.schema, info.sealed ? ", sealed" : "",
             !info.sealed && access(file, W_OK) != 0 ? ", read-only" : "");
     else
         say(d, part, "bad", "'quern cache verify' says more, 'quern cache repair' sets a damaged file aside", "%s",
@@ -281,14 +284,15 @@ static void look_at_cache(doctor *d)
         folder_of(d->db, &directory);
     else
         qn_cache_directory(false, &directory);
+    qn_text_putf(&file, "%s/quern-v1.db", qn_text_string(&directory));
+    const char *database = d->db ? d->db : qn_text_string(&file);
     if (!directory.length) {
         say(d, "cache folder", "none", "kernels are kept in memory only: set QUERN_CACHE_DIR", "no home directory");
     } else {
-        look_at_directory(d, qn_text_string(&directory));
+        look_at_directory(d, qn_text_string(&directory), database);
         look_at_space(d, qn_text_string(&directory));
     }
-    qn_text_putf(&file, "%s/quern-v1.db", qn_text_string(&directory));
-    if (d->db || directory.length) look_at_database(d, "database", d->db ? d->db : qn_text_string(&file));
+    if (d->db || directory.length) look_at_database(d, "database", database);
     look_at_sealed(d);
     qn_text_fini(&directory);
     qn_text_fini(&file);
@@ -296,16 +300,34 @@ static void look_at_cache(doctor *d)
 
 // ---- the rest
 
+static size_t count_templates(const char *folder)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < qn_template_count; i++) {
+        qn_text file = QN_TEXT_INIT;
+        qn_text_putf(&file, "%s/%s", folder, qn_templates[i].path);
+        found += !file.failed && !access(qn_text_string(&file), R_OK);
+        qn_text_fini(&file);
+    }
+    return found;
+}
+
 static void look_at_templates(doctor *d)
 {
     const char *folder = qn_environment("QUERN_TEMPLATES", false);
     struct stat info;
-    if (!folder)
+    if (!folder) {
         say(d, "templates", qn_template_count ? "ok" : "bad", NULL, "%zu, embedded", qn_template_count);
-    else if (stat(folder, &info) == 0 && S_ISDIR(info.st_mode))
-        say(d, "templates", "ok", NULL, "in %s, in place of the embedded ones", folder);
+        return;
+    }
+    bool is_folder = stat(folder, &info) == 0 && S_ISDIR(info.st_mode);
+    size_t found = is_folder ? count_templates(folder) : 0;
+    if (found)
+        say(d, "templates", "ok", NULL, "%zu in %s, in place of the %zu embedded ones", found, folder,
+            qn_template_count);
     else
-        say(d, "templates", "bad", "unset QUERN_TEMPLATES, or name a folder", "%s is no folder", folder);
+        say(d, "templates", "bad", "unset QUERN_TEMPLATES, or name a folder like kernel_templates",
+            is_folder ? "%s has no template" : "%s is no folder", folder);
 }
 
 // A program on the PATH; false when there is none.
@@ -348,15 +370,14 @@ static void look_at_model(doctor *d)
 {
     qn_text folder = QN_TEXT_INIT;
     qn_cache_directory(false, &folder);
-    bool safe = folder.length &&
-                (!qn_file_exists(qn_text_string(&folder)) || qn_directory_check(qn_text_string(&folder)) == QUERN_OK);
+    bool usable = folder.length && places_check_cache(qn_text_string(&folder)) == QUERN_OK;
     qn_text_puts(&folder, "/model");
-    if (safe)
+    if (usable)
         say(d, "model cache", "ok", NULL, "%s: %.1f MiB of at most %d (the longest unused goes first)",
             qn_text_string(&folder), (double)model_files_bytes(qn_text_string(&folder)) / 1048576, MODEL_CACHE_MIB);
     else
         say(d, "model cache", "none", "'quern run --device model' compiles its engine anew each time",
-            "no safe cache folder: a temporary one is used");
+            "no cache folder that is safe and takes files: a temporary one is used");
     qn_text_fini(&folder);
 }
 
@@ -374,6 +395,19 @@ static void look_at_unknown(doctor *d, const char *name)
         "%s: neither the library nor the command reads it", name);
 }
 
+static quern_status check_variable(const char *name, const char *value, const char **advice)
+{
+    quern_status status = QUERN_OK;
+    *advice = "let it name another place, or unset it";
+    if (!strcmp(name, "QUERN_DUMP")) status = places_check_folder(value);
+    if (!strcmp(name, "QUERN_LOG_FILE")) status = places_check_file(value);
+    if (status != QUERN_OK) return qn_fail_in(status, "$%s", name);
+    *advice = "set it to these words, or unset it";
+    if (!strcmp(name, "QUERN_MODEL")) return model_check_variable();
+    *advice = "set it to one of these words, or unset it: every other command refuses it";
+    return qn_check_variable(name);
+}
+
 static void look_at_environment(doctor *d)
 {
     char unknown[256];
@@ -381,14 +415,11 @@ static void look_at_environment(doctor *d)
     for (const char *const *name = qn_environment_names; *name; name++) {
         const char *value = qn_environment(*name, false);
         if (!value) continue;
-        bool is_models = !strcmp(*name, "QUERN_MODEL");
-        if ((is_models ? model_check_variable() : qn_check_variable(*name)) == QUERN_OK)
+        const char *advice;
+        if (check_variable(*name, value, &advice) == QUERN_OK)
             say(d, "environment", "ok", NULL, "%s=%s", *name, value);
         else
-            say(d, "environment", "bad",
-                is_models ? "set it to these words, or unset it"
-                          : "set it to one of these words, or unset it: every other command refuses it",
-                "%s", quern_message());
+            say(d, "environment", "bad", advice, "%s", quern_message());
     }
     while (qn_environment_unknown(&at, unknown, sizeof unknown)) look_at_unknown(d, unknown);
 }
@@ -401,11 +432,11 @@ static void print_parts(const doctor *d)
     {
         const char *found = cJSON_GetStringValue(cJSON_GetObjectItem(part, "found"));
         const char *advice = cJSON_GetStringValue(cJSON_GetObjectItem(part, "advice"));
-        printf("%-12s  %-4s  ", cJSON_GetStringValue(cJSON_GetObjectItem(part, "part")),
-               cJSON_GetStringValue(cJSON_GetObjectItem(part, "state")));
+        command_print("%-12s  %-4s  ", cJSON_GetStringValue(cJSON_GetObjectItem(part, "part")),
+                      cJSON_GetStringValue(cJSON_GetObjectItem(part, "state")));
         for (const char *line = found; line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
-            printf("%s%.*s\n", line == found ? "" : "                    ", (int)strcspn(line, "\n"), line);
-        if (advice) printf("                    -> %s\n", advice);
+            command_print("%s%.*s\n", line == found ? "" : "                    ", (int)strcspn(line, "\n"), line);
+        if (advice) command_print("                    -> %s\n", advice);
     }
     cJSON_Delete(parts);
 }

@@ -6,9 +6,9 @@
 //    "arch": ["sm_90a", "sm_100a"],
 //    "sizes": {"N": [1, 512]}}
 //
-// "sizes" beside "specs" is for every spec whose family has all of its names and that has no sizes of its own. Several
-// ranges make the spec an entry for each. A key that is given twice is an error. The command line's sizes and
-// architectures win over these.
+// "sizes" beside "specs" is for every spec that has no sizes of its own: of its names those that the spec's family has, as
+// the command line's. A list of several makes the spec an entry for each that has a name of its family. A key that is given
+// twice is an error, and so is a size that no spec has. The command line's sizes and architectures win over these.
 #include <math.h>
 #include <string.h>
 
@@ -20,6 +20,7 @@ typedef struct manifest {
     spec_list *list;
     const char *file;
     const cJSON *sizes; // of the whole
+    size_t first;       // of the list's items that are this manifest's
 } manifest;
 
 static quern_status check_keys(const manifest *m, const cJSON *object, const char *where, const char *const *known,
@@ -53,49 +54,74 @@ static bool read_integer(const cJSON *number, int64_t *value)
     return true;
 }
 
-// {"rows": [1, 64]}: narrows the item to it.
-static quern_status narrow(const manifest *m, spec_item *item, const cJSON *range)
+static quern_status read_pair(const manifest *m, const cJSON *pair, int64_t *from, int64_t *to)
+{
+    if (cJSON_IsArray(pair) && cJSON_GetArraySize(pair) == 2 && read_integer(cJSON_GetArrayItem(pair, 0), from) &&
+        read_integer(cJSON_GetArrayItem(pair, 1), to))
+        return QUERN_OK;
+    return qn_fail(QUERN_BAD_FILE, "%s: sizes: \"%s\" is not a pair of whole numbers, [1, 64]", m->file, pair->string);
+}
+
+static bool has_size(const qn_family *family, const char *name)
+{
+    return qn_field_find(family->sizes, family->size_count, name) != NULL;
+}
+
+// {"rows": [1, 64]}: narrows the item to it. Of the whole's sizes only those that the family has.
+static quern_status narrow(const manifest *m, spec_item *item, const cJSON *range, bool is_own)
 {
     const cJSON *pair;
     cJSON_ArrayForEach(pair, range)
     {
         int64_t from, to;
-        if (!cJSON_IsArray(pair) || cJSON_GetArraySize(pair) != 2 ||
-            !read_integer(cJSON_GetArrayItem(pair, 0), &from) || !read_integer(cJSON_GetArrayItem(pair, 1), &to))
-            return qn_fail(QUERN_BAD_FILE, "%s: sizes: \"%s\" is not a pair of whole numbers, [1, 64]", m->file,
-                           pair->string);
+        if (!is_own && !has_size(item->family, pair->string)) continue;
+        QN_TRY(read_pair(m, pair, &from, &to));
         quern_status status = spec_item_narrow(item, pair->string, from, to);
         if (status != QUERN_OK) return qn_fail_in(status, "sizes");
     }
     return QUERN_OK;
 }
 
+// Whether it has a name of the family, or none at all.
 static bool is_for(const qn_family *family, const cJSON *range)
 {
     const cJSON *pair;
-    cJSON_ArrayForEach(pair, range) if (!qn_field_find(family->sizes, family->size_count, pair->string)) return false;
-    return true;
+    if (!range->child) return true;
+    cJSON_ArrayForEach(pair, range) if (has_size(family, pair->string)) return true;
+    return false;
+}
+
+// An object, or a list of objects: the first, and the next after one.
+static const cJSON *first_range(const cJSON *sizes)
+{
+    return cJSON_IsArray(sizes) ? sizes->child : sizes;
+}
+
+static const cJSON *next_range(const cJSON *sizes, const cJSON *range)
+{
+    return cJSON_IsArray(sizes) ? range->next : NULL;
+}
+
+static quern_status check_form(const manifest *m, const cJSON *sizes)
+{
+    if (!cJSON_IsObject(sizes) && !cJSON_IsArray(sizes))
+        return qn_fail(QUERN_BAD_FILE, "%s: \"sizes\" is not an object or a list", m->file);
+    for (const cJSON *range = first_range(sizes); range; range = next_range(sizes, range))
+        if (!cJSON_IsObject(range)) return qn_fail(QUERN_BAD_FILE, "%s: sizes: an entry is no object", m->file);
+    return QUERN_OK;
 }
 
 // The item that was added last, once for each range.
 static quern_status add_ranges(const manifest *m, const char *text, const cJSON *sizes, bool is_own)
 {
     spec_list *list = m->list;
-    const cJSON *range;
     size_t first = list->count - 1;
     bool used = false;
-    if (cJSON_IsObject(sizes)) {
-        if (!is_own && !is_for(list->item[first].family, sizes)) return QUERN_OK;
-        return narrow(m, &list->item[first], sizes);
-    }
-    if (!cJSON_IsArray(sizes)) return qn_fail(QUERN_BAD_FILE, "%s: \"sizes\" is not an object or a list", m->file);
-    cJSON_ArrayForEach(range, sizes)
-    {
-        if (!cJSON_IsObject(range)) return qn_fail(QUERN_BAD_FILE, "%s: sizes: an entry is no object", m->file);
+    for (const cJSON *range = first_range(sizes); range; range = next_range(sizes, range)) {
         if (!is_own && !is_for(list->item[first].family, range)) continue;
         if (used) QN_TRY(spec_list_add_text(list, text));
         used = true;
-        QN_TRY(narrow(m, &list->item[list->count - 1], range));
+        QN_TRY(narrow(m, &list->item[list->count - 1], range, is_own));
     }
     return QUERN_OK;
 }
@@ -116,23 +142,31 @@ static quern_status add_entry(const manifest *m, const cJSON *entry)
     if (!cJSON_IsString(text))
         return qn_fail(QUERN_BAD_FILE, "%s: an entry of \"specs\" is no string, nor an object with \"spec\"", m->file);
     QN_TRY(spec_list_add_text(m->list, text->valuestring));
-    return sizes ? add_ranges(m, text->valuestring, sizes, is_own) : QUERN_OK;
+    if (!sizes) return QUERN_OK;
+    if (is_own) QN_TRY(check_form(m, sizes));
+    return add_ranges(m, text->valuestring, sizes, is_own);
 }
 
-// A name in the "sizes" of the whole that no spec's family has is a slip: it would narrow nothing.
-static quern_status check_names(const manifest *m)
+// A name in the "sizes" of the whole that no spec's family has is a slip: it would narrow nothing. And one whose specs all
+// have sizes of their own is looked at all the same.
+static quern_status check_pair(const manifest *m, const cJSON *pair)
 {
-    const cJSON *set = cJSON_IsArray(m->sizes) ? m->sizes->child : m->sizes, *size;
-    for (; set; set = cJSON_IsArray(m->sizes) ? set->next : NULL) {
-        cJSON_ArrayForEach(size, set)
-        {
-            bool found = !cJSON_IsObject(set);
-            for (size_t i = 0; i < m->list->count && !found; i++)
-                found = qn_field_find(m->list->item[i].family->sizes, m->list->item[i].family->size_count,
-                                      size->string) != NULL;
-            if (!found) return qn_fail(QUERN_BAD_FILE, "%s: sizes: no spec has a size \"%s\"", m->file, size->string);
-        }
-    }
+    int64_t from, to;
+    size_t i = m->first;
+    QN_TRY(read_pair(m, pair, &from, &to));
+    while (i < m->list->count && !has_size(m->list->item[i].family, pair->string)) i++;
+    if (i == m->list->count)
+        return qn_fail(QUERN_BAD_FILE, "%s: sizes: no spec has a size \"%s\"", m->file, pair->string);
+    spec_item scratch = m->list->item[i];
+    quern_status status = spec_item_narrow(&scratch, pair->string, from, to);
+    return status == QUERN_OK ? QUERN_OK : qn_fail_in(status, "%s: sizes", m->file);
+}
+
+static quern_status check_sizes(const manifest *m)
+{
+    const cJSON *pair;
+    for (const cJSON *range = m->sizes ? first_range(m->sizes) : NULL; range; range = next_range(m->sizes, range))
+        cJSON_ArrayForEach(pair, range) QN_TRY(check_pair(m, pair));
     return QUERN_OK;
 }
 
@@ -162,7 +196,7 @@ static quern_status check_once(const cJSON *object, const char *file)
 static quern_status add_document(spec_list *list, const char *file, const cJSON *document)
 {
     static const char *const known[] = {"specs", "arch", "sizes"};
-    manifest m = {list, file, NULL};
+    manifest m = {list, file, NULL, list->count};
     if (!cJSON_IsObject(document)) return qn_fail(QUERN_BAD_FILE, "%s: not a JSON object", file);
     QN_TRY(check_keys(&m, document, "", known, QN_COUNT(known)));
     const cJSON *specs = cJSON_GetObjectItemCaseSensitive(document, "specs"), *entry;
@@ -171,6 +205,7 @@ static quern_status add_document(spec_list *list, const char *file, const cJSON 
     if (!specs) return qn_fail(QUERN_BAD_FILE, "%s: \"specs\" is missing", file);
     if (!cJSON_IsArray(specs)) return qn_fail(QUERN_BAD_FILE, "%s: \"specs\" is not a list", file);
     if (archs && !cJSON_IsArray(archs)) return qn_fail(QUERN_BAD_FILE, "%s: \"arch\" is not an array of strings", file);
+    if (m.sizes) QN_TRY(check_form(&m, m.sizes));
     int number = 0;
     cJSON_ArrayForEach(entry, specs)
     {
@@ -179,7 +214,7 @@ static quern_status add_document(spec_list *list, const char *file, const cJSON 
         QN_TRY(status);
         number++;
     }
-    QN_TRY(check_names(&m));
+    QN_TRY(check_sizes(&m));
     cJSON_ArrayForEach(entry, archs) QN_TRY(add_arch(&m, entry));
     return qn_text_check(&list->archs);
 }

@@ -3,6 +3,7 @@
 #ifndef QUERN_TOOLS_MODEL_PRIVATE_H
 #define QUERN_TOOLS_MODEL_PRIVATE_H
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include "model.h"
@@ -51,6 +52,7 @@ typedef struct model_toolchain {
     model_progress progress;
     qn_text identity; // what every object depends on: compiler, flags, the model's headers
     int jobs_limit;
+    sigset_t before; // what this thread held back before model_toolchain.c's hold
     model_job job[MODEL_MAX_JOBS];
 } model_toolchain;
 

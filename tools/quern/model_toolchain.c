@@ -5,6 +5,8 @@
 //   (2) The engine's objects are the same for all builds but MSan; a build is what it is linked with.
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,14 +87,22 @@ static void add_kernel_flags(command_line *line, const model_toolchain *chain)
 
 quern_status model_spawn(char *const argv[], const char *folder, const char *output, pid_t *pid)
 {
+    sigset_t none;
+    posix_spawnattr_t attributes;
     posix_spawn_file_actions_t actions;
+    sigemptyset(&none);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setsigmask(&attributes,
+                               &none); // a Ctrl-C, which hold() keeps from this process, is for the compiler
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions, 1, output, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     posix_spawn_file_actions_adddup2(&actions, 1, 2);
     if (folder) posix_spawn_file_actions_addchdir_np(&actions, folder);
-    int error = posix_spawnp(pid, argv[0], &actions, NULL, argv, environ);
+    int error = posix_spawnp(pid, argv[0], &actions, &attributes, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
     return error ? qn_fail(QUERN_INTERNAL, "%s cannot be started: %s", argv[0], strerror(error)) : QUERN_OK;
 }
 
@@ -111,6 +121,45 @@ static quern_status run_in(const char *folder, const command_line *line, const c
     snprintf(output, sizeof output, "%s/log", folder);
     QN_TRY(model_spawn((char *const *)line->word, folder, output, &pid));
     return model_wait(pid) ? QUERN_OK : model_files_complain(folder, what);
+}
+
+// ---- an end from outside: while folders of work are there, a signal that would end the process waits until they are gone.
+// Compilers that were started are waited for, no more are started; those on the same terminal get a Ctrl-C themselves.
+
+static void ending_signals(sigset_t *set)
+{
+    sigemptyset(set);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGTERM);
+    sigaddset(set, SIGHUP);
+}
+
+static void hold(model_toolchain *chain)
+{
+    sigset_t set;
+    ending_signals(&set);
+    pthread_sigmask(SIG_BLOCK, &set, &chain->before);
+}
+
+static quern_status check_end(const model_toolchain *chain)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    sigset_t pending;
+    sigpending(&pending);
+    for (size_t i = 0; i < QN_COUNT(signals); i++)
+        if (sigismember(&pending, signals[i]) && !sigismember(&chain->before, signals[i]))
+            return qn_fail(QUERN_CANCELLED, "interrupted while compiling for the model");
+    return QUERN_OK;
+}
+
+// With a signal that waited, this is the end.
+static void release(model_toolchain *chain)
+{
+    qn_message_mark mark;
+    qn_message_save(&mark);
+    if (chain->cache_is_temporary && check_end(chain) != QUERN_OK) model_files_remove(qn_text_string(&chain->cache));
+    qn_message_restore(&mark);
+    pthread_sigmask(SIG_SETMASK, &chain->before, NULL);
 }
 
 // ---- finding the compiler
@@ -196,7 +245,10 @@ quern_status model_toolchain_open(model_toolchain *chain, const model_settings *
     QN_TRY(model_files_folder(settings->templates, &chain->folder));
     QN_TRY(model_files_cache(settings->cache, &chain->cache, &chain->cache_is_temporary));
     model_work_clean(qn_text_string(&chain->cache));
-    QN_TRY(find_compiler(chain, settings->compiler));
+    hold(chain); // a compiler's version goes through a file
+    quern_status status = find_compiler(chain, settings->compiler);
+    release(chain);
+    QN_TRY(status);
     QN_TRY(identify(chain));
     return qn_text_check(&chain->identity);
 }
@@ -306,6 +358,7 @@ static quern_status start_job(model_toolchain *chain, const char *source, const 
     snprintf(job->source, sizeof job->source, "%s", hex);
     QN_TRY(model_work_begin(qn_text_string(&chain->cache), &job->work));
     quern_status status = preprocess(chain, source, job);
+    if (status == QUERN_OK) status = check_end(chain);
     if (status == QUERN_OK) {
         *made = has_object(chain, job->object);
         if (*made)
@@ -381,7 +434,12 @@ quern_status model_toolchain_object(model_toolchain *chain, const char *source, 
 {
     char hex[33], path[600];
     QN_TRY(object_name(chain, 's', source, hex));
-    if (!has_object(chain, hex)) QN_TRY(make_object(chain, source, hex));
+    if (!has_object(chain, hex)) {
+        hold(chain);
+        quern_status status = make_object(chain, source, hex);
+        release(chain);
+        QN_TRY(status);
+    }
     object_path(chain, hex, ".so", path);
     model_files_use(path);
     qn_text_puts(object, path);
@@ -484,6 +542,7 @@ static quern_status compile_engine(model_toolchain *chain, engine *e)
             chain->progress(i, e->files.count, chain->cache_is_temporary ? NULL : qn_text_string(&chain->cache));
         if (i >= ahead && i - ahead < e->files.count && (other = finish_object(e, i - ahead)) != QUERN_OK)
             status = other;
+        if (status == QUERN_OK) status = check_end(chain);
         if (i < e->files.count && status == QUERN_OK) status = start_object(chain, e, i);
     }
     return status;
@@ -514,8 +573,10 @@ static quern_status make_runner(model_toolchain *chain, const char *path)
     if (!e) return qn_fail(QUERN_OUT_OF_MEMORY, "the model: %zu bytes", sizeof *e);
     quern_status status = model_files_find(qn_text_string(&chain->folder), ".cpp", &e->files);
     if (status == QUERN_OK) status = name_objects(chain, e);
+    hold(chain);
     if (status == QUERN_OK) status = compile_engine(chain, e);
     if (status == QUERN_OK) status = link_runner(chain, e, path);
+    release(chain);
     free(e);
     return status;
 }

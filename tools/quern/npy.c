@@ -269,63 +269,6 @@ void npy_fini(npy_array *array)
 
 // ---- writing
 
-// Where the file will be: an existing file through its symbolic links, so that a link stays a link.
-static char *resolve(const char *path)
-{
-    char *real = realpath(path, NULL);
-    return real ? real : qn_strdup(path);
-}
-
-static mode_t current_umask(void)
-{
-    mode_t mask = umask(0);
-    umask(mask);
-    return mask;
-}
-
-// The mode of the file that is replaced, else what the umask gives a new one.
-static quern_status prepare_temporary(const char *path, npy_writer *w)
-{
-    struct stat old;
-    bool exists = stat(w->target, &old) == 0;
-    if (exists && !S_ISREG(old.st_mode))
-        return qn_fail(QUERN_FILE_ERROR, "%s: cannot be written: not a regular file", path);
-    if (exists && access(w->target, W_OK) != 0)
-        return qn_fail(QUERN_FILE_ERROR, "%s: cannot be written: %s", path, strerror(errno));
-    w->descriptor = mkostemp(w->temporary, O_CLOEXEC);
-    if (w->descriptor < 0)
-        return qn_fail(QUERN_FILE_ERROR, "%s: cannot be written: %s (its folder must exist and allow new files)", path,
-                       strerror(errno));
-    (void)fchmod(w->descriptor, exists ? old.st_mode & 0777 : 0666 & ~current_umask());
-    return QUERN_OK;
-}
-
-quern_status npy_writer_open(const char *path, npy_writer *out)
-{
-    npy_writer w = {resolve(path), NULL, -1};
-    if (!w.target || asprintf(&w.temporary, "%s.XXXXXX", w.target) < 0) {
-        free(w.target);
-        return qn_fail(QUERN_OUT_OF_MEMORY, "%s: out of memory", path);
-    }
-    quern_status status = prepare_temporary(path, &w);
-    if (status == QUERN_OK)
-        *out = w;
-    else
-        free(w.temporary), free(w.target);
-    return status;
-}
-
-static quern_status write_all(npy_writer *w, const void *from, size_t bytes)
-{
-    for (const char *at = from; bytes > 0;) {
-        ssize_t done = write(w->descriptor, at, bytes);
-        if (done < 0 && errno == EINTR) continue;
-        if (done < 0) return qn_fail(QUERN_FILE_ERROR, "%s: %s", w->target, strerror(errno));
-        at += done, bytes -= (size_t)done;
-    }
-    return QUERN_OK;
-}
-
 static const char *descr_of(quern_dtype dtype)
 {
     for (size_t i = 0; i < QN_COUNT(types); i++)
@@ -348,45 +291,13 @@ static void write_header(quern_dtype dtype, const npy_shape *shape, qn_text *tex
     text->bytes[9] = (char)((text->length - 10) >> 8);
 }
 
-quern_status npy_writer_write(npy_writer *w, quern_dtype dtype, const npy_shape *shape, const void *data)
+quern_status npy_write(output_file *file, quern_dtype dtype, const npy_shape *shape, const void *data)
 {
     qn_text text = QN_TEXT_INIT;
     write_header(dtype, shape, &text);
     quern_status status = qn_text_check(&text);
-    if (status == QUERN_OK) status = write_all(w, text.bytes, text.length);
+    if (status == QUERN_OK) status = output_write(file, text.bytes, text.length);
     qn_text_fini(&text);
-    if (status == QUERN_OK) status = write_all(w, data, (size_t)npy_shape_count(shape) * qn_dtype_bytes(dtype));
-    return status;
-}
-
-static void writer_fini(npy_writer *w)
-{
-    free(w->temporary), free(w->target);
-    *w = (npy_writer){NULL, NULL, -1};
-}
-
-quern_status npy_writer_close(npy_writer *w)
-{
-    int failed = close(w->descriptor);
-    w->descriptor = -1;
-    return failed ? qn_fail(QUERN_FILE_ERROR, "%s: %s", w->target, strerror(errno)) : QUERN_OK;
-}
-
-quern_status npy_writer_commit(npy_writer *w)
-{
-    quern_status status = QUERN_OK;
-    if (rename(w->temporary, w->target) != 0) {
-        status = qn_fail(QUERN_FILE_ERROR, "%s: %s", w->target, strerror(errno));
-        (void)unlink(w->temporary);
-    }
-    writer_fini(w);
-    return status;
-}
-
-void npy_writer_abort(npy_writer *w)
-{
-    if (!w->temporary) return;
-    if (w->descriptor >= 0) close(w->descriptor);
-    (void)unlink(w->temporary);
-    writer_fini(w);
+    return status == QUERN_OK ? output_write(file, data, (size_t)npy_shape_count(shape) * qn_dtype_bytes(dtype))
+                              : status;
 }

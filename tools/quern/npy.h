@@ -2,14 +2,14 @@
 // Arrays in .npy files, format versions 1, 2 and 3: C order, little endian, the types that Quern's tensors have. bf16 is
 // '<u2' (bit patterns) or '<V2' (what ml_dtypes' bfloat16 is saved as). Used by run and bench.
 //   (1) A file is accepted only whole: exact header, exact length.
-//   (2) Writing makes a temporary file beside the target and renames it at the end: a reader never sees half a file,
-//       and a failure changes nothing. Of several files all are written and closed before the first is renamed.
+//   (2) Of several files all are written and closed before the first is renamed (output.h).
 #ifndef QUERN_TOOLS_NPY_H
 #define QUERN_TOOLS_NPY_H
 
 #include <stdbool.h>
 
 #include "base/text.h"
+#include "output.h"
 
 enum { NPY_MAX_RANK = 8 };
 
@@ -36,18 +36,7 @@ void npy_fini(npy_array *array);
 void npy_shape_write(const npy_shape *shape, qn_text *text);
 int64_t npy_shape_count(const npy_shape *shape);
 
-// A file being written.
-typedef struct npy_writer {
-    char *target;    // symbolic links followed
-    char *temporary; // beside it
-    int descriptor;
-} npy_writer;
-
-// Makes the temporary file: fails here, before any work, when the path cannot be written. FILE_ERROR.
-quern_status npy_writer_open(const char *path, npy_writer *writer);
-quern_status npy_writer_write(npy_writer *writer, quern_dtype dtype, const npy_shape *shape, const void *data);
-quern_status npy_writer_close(npy_writer *writer);  // all is written: what the disk refuses late is told here
-quern_status npy_writer_commit(npy_writer *writer); // renames; the writer is gone then
-void npy_writer_abort(npy_writer *writer);          // removes the temporary file; harmless on a closed or zeroed writer
+// Puts an array into a file that output_open(…, OUTPUT_FILE, …) made.
+quern_status npy_write(output_file *file, quern_dtype dtype, const npy_shape *shape, const void *data);
 
 #endif

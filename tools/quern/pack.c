@@ -104,12 +104,12 @@ static quern_status allocate(packing *p)
 
 static quern_status write_file(const char *file, quern_dtype dtype, const npy_shape *shape, const void *data)
 {
-    npy_writer writer = {0};
-    QN_TRY(npy_writer_open(file, &writer));
-    quern_status status = npy_writer_write(&writer, dtype, shape, data);
-    if (status == QUERN_OK) status = npy_writer_close(&writer);
-    if (status == QUERN_OK) status = npy_writer_commit(&writer);
-    npy_writer_abort(&writer);
+    output_file writer = {0};
+    QN_TRY(output_open(file, OUTPUT_FILE, &writer));
+    quern_status status = npy_write(&writer, dtype, shape, data);
+    if (status == QUERN_OK) status = output_close(&writer);
+    if (status == QUERN_OK) status = output_commit(&writer);
+    output_abort(&writer);
     return status;
 }
 
@@ -140,6 +140,14 @@ static quern_status read_bytes(const char *file, quern_dtype dtype, npy_array *a
     return qn_fail(QUERN_BAD_FILE, "%s: %s is needed", file, dtype == QUERN_U8 ? "u1" : "f32");
 }
 
+// What the numbers of a file are not good for is no mistake of the command line's.
+static quern_status of_file(quern_status status, const char *file)
+{
+    return status == QUERN_BAD_VALUE || status == QUERN_BAD_SIZE
+               ? qn_fail(QUERN_BAD_FILE, "%s: %s", file, quern_message())
+               : status;
+}
+
 // ---- pack
 
 // Pages of values, then scales; the last is filled up with zeros.
@@ -163,7 +171,9 @@ static quern_status pack(packing *p)
 {
     bool fp8 = p->layout == QUERN_INDEXER_FP8_SHARED, heads = p->layout == QUERN_INDEXER_NVFP4_HEADS;
     QN_TRY(read_numbers(p));
-    QN_TRY(quern_pack(p->layout, p->x, p->rows, p->columns, p->values, p->scales, heads ? &p->tensor : NULL));
+    quern_status status =
+        quern_pack(p->layout, p->x, p->rows, p->columns, p->values, p->scales, heads ? &p->tensor : NULL);
+    if (status != QUERN_OK) return of_file(status, p->file[IN]);
     if (p->page) return write_pages(p);
     npy_shape shape = p->shape, one = {1, {1}};
     shape.extent[shape.rank - 1] = value_bytes(p);
@@ -214,7 +224,8 @@ static quern_status unpack(packing *p)
         if (!single) return qn_fail(QUERN_BAD_FILE, "%s: one number is needed", p->file[TENSOR_SCALE]);
     }
     QN_TRY(allocate(p));
-    QN_TRY(quern_unpack(p->layout, p->values, p->scales, &p->tensor, p->rows, p->columns, p->x));
+    quern_status status = quern_unpack(p->layout, p->values, p->scales, &p->tensor, p->rows, p->columns, p->x);
+    if (status != QUERN_OK) return of_file(status, p->file[KEYS]);
     return write_file(p->file[IN], QUERN_F32, &p->shape, p->x);
 }
 

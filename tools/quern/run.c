@@ -31,6 +31,8 @@ static const char text[] =
     "--expect fails when integers differ, or real numbers by more than the family promises\n"
     "or --tolerance allows.\n";
 
+enum { NOT_GIVEN = -1 }; // of numbers
+
 // ---- what is said of the kernels
 
 static const table_column kernel_columns[] = {
@@ -302,10 +304,27 @@ static int run_spec(run *r, int argc, char **argv)
                         r->tolerance.is_given ? "--tolerance allows" : "the family's accuracy allows");
 }
 
+// An option that would change nothing is refused: "run --tolerance 1e-3" alone would look like a check that passed.
+static int check_options(run *r, const char *tolerance)
+{
+    bool shows = r->show.rows != NOT_GIVEN;
+    if (tolerance && !expect_tolerance_parse(tolerance, &r->tolerance))
+        return command_usage("--tolerance %s: a number from 0 on is needed, or two, as in 1e-3,1e-6", tolerance);
+    if (tolerance && !r->expect.count)
+        return command_usage("--tolerance says what --expect allows, which is not given");
+    if (!shows && (r->show.top != NOT_GIVEN || r->show.tokens))
+        return command_usage("%s is of --show, which is not given", r->show.tokens ? "--tokens" : "--top");
+    if (r->arch && strcmp(r->where, "model") != 0)
+        return command_usage("--arch is the model's, of --device model; a GPU is of its own architecture");
+    if (!shows) r->show.rows = 0;
+    if (r->show.top == NOT_GIVEN) r->show.top = 5;
+    return COMMAND_OK;
+}
+
 int command_run(int argc, char **argv)
 {
     const char *tolerance = NULL;
-    run r = {.where = "auto", .show = {.rows = 0, .top = 5}};
+    run r = {.where = "auto", .show = {.rows = NOT_GIVEN, .top = NOT_GIVEN}};
     const command_option options[] = {
         {"device", 0, "WHERE", COMMAND_STRING, &r.where, 0, 0, "auto (default), gpu, cpu or model"},
         {"arch", 0, "A", COMMAND_STRING, &r.arch, 0, 0, "the model's architecture"},
@@ -322,8 +341,8 @@ int command_run(int argc, char **argv)
     const command_syntax syntax = {"quern run SPEC NAME=FILE.npy... [options]", text, options};
     int exit_status;
     if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
-    if (tolerance && !expect_tolerance_parse(tolerance, &r.tolerance))
-        return command_usage("--tolerance %s: a number from 0 on is needed, or two, as in 1e-3,1e-6", tolerance);
+    exit_status = check_options(&r, tolerance);
+    if (exit_status != COMMAND_OK) return exit_status;
     r.kernels = table_create(kernel_columns, QN_COUNT(kernel_columns));
     r.outputs = table_create(output_columns, QN_COUNT(output_columns));
     r.compared = expect_table();

@@ -43,13 +43,14 @@ typedef struct show_kind {
     quern_status (*each)(show *s, const shown *k); // for every kernel
     const table_column *columns;                   // NULL: it prints by itself
     size_t column_count;
+    bool looks; // makes and changes nothing
 } show_kind;
 
 static const char text[] =
     "plan       which kernel serves which sizes, with which configuration, and why\n"
     "source     the complete CUDA text of each kernel\n"
     "key        what identifies it in a database\n"
-    "resources  registers, memory, size and compile time; compiles what no database has\n"
+    "resources  registers, memory, size and compile time; compiles what no database has, and keeps it\n"
     "With a size (--rows N) only the kernels that serve it. Without --arch: as prepare chooses on the\n"
     "devices of this machine; with it: as on the architecture's usual part.\n";
 
@@ -219,10 +220,10 @@ static quern_status each_resource(show *s, const shown *k)
 }
 
 static const show_kind kinds[] = {
-    {"plan", each_plan, plan_columns, QN_COUNT(plan_columns)},
-    {"source", each_source, NULL, 0},
-    {"key", each_key, NULL, 0},
-    {"resources", each_resource, resource_columns, QN_COUNT(resource_columns)},
+    {"plan", each_plan, plan_columns, QN_COUNT(plan_columns), true},
+    {"source", each_source, NULL, 0, true},
+    {"key", each_key, NULL, 0, true},
+    {"resources", each_resource, resource_columns, QN_COUNT(resource_columns), false},
 };
 
 // ---- which kernels
@@ -308,6 +309,7 @@ static void print_result(show *s, const show_kind *kind)
 static quern_status execute(show *s, const show_kind *kind, const command_archs *archs)
 {
     s->several = archs->count > 1;
+    s->settings.looks = kind->looks;
     QN_TRY(command_open(&s->settings, &s->q));
     s->table = table_create(kind->columns, kind->column_count - (kind->each == each_plan && !s->family->budget));
     s->kernels = cJSON_CreateArray();
@@ -326,7 +328,8 @@ static quern_status read_spec(show *s, const char *spec_text)
     QN_TRY(quern_spec_parse(spec_text, &s->spec));
     QN_TRY(qn_family_find(s->spec.base.family, &s->family));
     QN_TRY(given_sizes(s, sizes, &s->one_size));
-    if (s->family->check_sizes) QN_TRY(s->family->check_sizes(sizes, sizes));
+    if (s->family->check_sizes && s->family->check_sizes(sizes, sizes) != QUERN_OK)
+        return qn_fail(QUERN_CONFLICT, "%s", quern_message());
     s->bucket = s->one_size ? s->family->bucket_of(sizes) : 0;
     QN_TRY(quern_spec_format(&s->spec.base, s->spec_text, sizeof s->spec_text));
     quern_any_spec full; // with the fields that follow from others

@@ -54,6 +54,8 @@ quern_status spec_list_add_log(spec_list *list, const char *file)
     size_t before = list->count;
     QN_TRY(qn_file_read(file, &content));
     quern_status status = QUERN_OK;
+    for (size_t i = 0; i < content.length; i++) // a crash may leave zeros in a log, which would end it
+        if (!content.bytes[i]) content.bytes[i] = '\n';
     for (char *rest = content.bytes, *line; status == QUERN_OK && rest && (line = strsep(&rest, "\n"));)
         status = take_line(list, line);
     qn_text_fini(&content);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/key.h"
 #include "base/nearest.h"
 #include "base/path.h"
 #include "ops/field.h"
@@ -44,17 +45,40 @@ void spec_list_add_arch(spec_list *list, const char *arch)
     qn_text_putf(&list->archs, "%s%s", list->archs.length ? "," : "", arch);
 }
 
-void spec_list_unite(spec_list *list)
+static bool is_same(const spec_item *a, const spec_item *b)
 {
-    size_t kept = 0;
-    for (size_t i = 0; i < list->count; i++) {
-        size_t same = 0;
-        while (same < kept && (strcmp(list->item[same].text, list->item[i].text) != 0 ||
-                               strcmp(list->item[same].range, list->item[i].range) != 0))
-            same++;
-        if (same == kept) list->item[kept++] = list->item[i];
+    return !strcmp(a->text, b->text) && !strcmp(a->range, b->range);
+}
+
+// Places of kept items by their hash, so that a long list takes no square of its time. 0: free, else the item's place + 1.
+static size_t *find_place(const spec_list *list, size_t *places, size_t mask, const spec_item *item)
+{
+    size_t at;
+    qn_hash text = qn_hash_bytes(item->text, strlen(item->text));
+    qn_hash range = qn_hash_bytes(item->range, strlen(item->range));
+    for (size_t i = 0; i < sizeof text.bytes; i++) text.bytes[i] ^= range.bytes[i];
+    memcpy(&at, text.bytes, sizeof at);
+    for (;; at++) {
+        size_t *place = &places[at & mask];
+        if (!*place || is_same(&list->item[*place - 1], item)) return place;
     }
+}
+
+quern_status spec_list_unite(spec_list *list)
+{
+    size_t kept = 0, room = 16;
+    while (room < 2 * list->count) room *= 2;
+    size_t *places = calloc(room, sizeof *places);
+    if (!places) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory");
+    for (size_t i = 0; i < list->count; i++) {
+        size_t *place = find_place(list, places, room - 1, &list->item[i]);
+        if (*place) continue;
+        list->item[kept++] = list->item[i];
+        *place = kept;
+    }
+    free(places);
     list->count = kept;
+    return QUERN_OK;
 }
 
 // ---- ranges of sizes
@@ -108,10 +132,10 @@ quern_status spec_item_narrow(spec_item *item, const char *name, int64_t from, i
     const qn_field *size = qn_field_find(family->sizes, family->size_count, name);
     if (!size) return unknown_size(family, name);
     if (from > to)
-        return qn_fail(QUERN_BAD_SIZE, "%s %lld..%lld is upside down: the smaller comes first, %s %lld..%lld", name,
+        return qn_fail(QUERN_BAD_VALUE, "%s %lld..%lld is upside down: the smaller comes first, %s %lld..%lld", name,
                        (long long)from, (long long)to, name, (long long)to, (long long)from);
     if (from < size->min || to > size->max)
-        return qn_fail(QUERN_BAD_SIZE, "%s %lld..%lld: a range inside %lld..%lld is needed", name, (long long)from,
+        return qn_fail(QUERN_BAD_VALUE, "%s %lld..%lld: a range inside %lld..%lld is needed", name, (long long)from,
                        (long long)to, (long long)size->min, (long long)size->max);
     open_range(item);
     item->narrowed |= 1u << (size - family->sizes);
@@ -136,16 +160,37 @@ quern_status spec_parse_range(const char *name, const char *text, int64_t *from,
 
 // ---- one a line: '#' begins a comment, empty lines are passed over; "gate E=8 K=2 in=f32 [N 1..64]" has a range
 
+// "N 1..64", cut in two; nothing may stand behind it, for it would be dropped.
+static quern_status cut_range(char *words, char **name, char **text)
+{
+    static const char blanks[] = " \t\r";
+    char *const whole = words;
+    *name = words + strspn(words, blanks);
+    *text = *name + strcspn(*name, blanks);
+    *text += strspn(*text, blanks);
+    size_t length = strcspn(*text, blanks);
+    const char *rest = *text + length + strspn(*text + length, blanks);
+    if (!**name || !**text)
+        return qn_fail(QUERN_BAD_SYNTAX, "\"%s\": a size and its range are needed, as in [rows 1..64]", whole);
+    if (*rest)
+        return qn_fail(
+            QUERN_BAD_SYNTAX,
+            "\"%s\": \"%s\" stands behind a size and its range; a range has no blanks, and sizes are between "
+            "commas, as in [Sq 1, Hq 8..32]",
+            whole, rest);
+    (*name)[strcspn(*name, blanks)] = (*text)[length] = 0;
+    return QUERN_OK;
+}
+
 // "N 1..64, …", of the item that was added last.
 static quern_status add_ranges(spec_list *list, char *ranges)
 {
     spec_item *item = &list->item[list->count - 1];
     for (char *word; (word = strsep(&ranges, ","));) {
-        char name[32], text[64];
+        char *name, *text;
         int64_t from, to;
         uint32_t before = item->narrowed;
-        if (sscanf(word, " %31s %63s", name, text) != 2)
-            return qn_fail(QUERN_BAD_SYNTAX, "\"%s\": a size and its range are needed, as in [rows 1..64]", word);
+        QN_TRY(cut_range(word, &name, &text));
         QN_TRY(spec_parse_range(name, text, &from, &to));
         QN_TRY(spec_item_narrow(item, name, from, to));
         if (item->narrowed == before) return qn_fail(QUERN_BAD_SYNTAX, "[%s ...]: the size is given twice", name);
@@ -188,18 +233,40 @@ static bool is_log(const char *content)
     return !strncmp(content, "quern,", strlen("quern,"));
 }
 
-quern_status spec_list_add(spec_list *list, const char *operand)
+// Some editors begin UTF-8 with a mark.
+static void strip_mark(qn_text *content)
 {
-    if (operand[0] != '@') return add_entry(list, operand);
-    const char *file = operand + 1, *dot = strrchr(file, '.');
+    static const char mark[] = "\xEF\xBB\xBF";
+    size_t length = strlen(mark);
+    if (strncmp(qn_text_string(content), mark, length) != 0) return;
+    content->length -= length;
+    memmove(content->bytes, content->bytes + length, content->length + 1);
+}
+
+// What stands behind a zero byte would be dropped.
+static quern_status check_text(const char *file, const qn_text *content)
+{
+    if (strlen(qn_text_string(content)) == content->length) return QUERN_OK;
+    return qn_fail(QUERN_BAD_FILE, "%s: not text: it has a zero byte (UTF-8 is needed)", file);
+}
+
+static quern_status add_file(spec_list *list, const char *file)
+{
+    const char *dot = strrchr(file, '.');
     if (dot && strcmp(dot, ".json") == 0) return spec_list_add_manifest(list, file);
     qn_text content = QN_TEXT_INIT;
-    quern_status status = qn_file_read(file, &content);
-    if (status == QUERN_OK)
-        status =
-            is_log(qn_text_string(&content)) ? spec_list_add_log(list, file) : add_lines(list, file, content.bytes);
+    QN_TRY(qn_file_read(file, &content));
+    strip_mark(&content);
+    bool log = is_log(qn_text_string(&content));
+    quern_status status = log ? spec_list_add_log(list, file) : check_text(file, &content);
+    if (status == QUERN_OK && !log) status = add_lines(list, file, content.bytes);
     qn_text_fini(&content);
     return status;
+}
+
+quern_status spec_list_add(spec_list *list, const char *operand)
+{
+    return operand[0] == '@' ? add_file(list, operand + 1) : add_entry(list, operand);
 }
 
 quern_status spec_list_read_json(const char *file, cJSON **document)
@@ -207,10 +274,12 @@ quern_status spec_list_read_json(const char *file, cJSON **document)
     const char *at = NULL;
     qn_text content = QN_TEXT_INIT;
     QN_TRY(qn_file_read(file, &content));
-    cJSON *read = cJSON_ParseWithOpts(qn_text_string(&content), &at, 1);
+    quern_status status = check_text(file, &content);
+    cJSON *read = status == QUERN_OK ? cJSON_ParseWithOpts(qn_text_string(&content), &at, 1) : NULL;
     int line = 1;
     for (const char *c = qn_text_string(&content); !read && at && c < at; c++) line += *c == '\n';
     qn_text_fini(&content);
+    QN_TRY(status);
     if (!read) return qn_fail(QUERN_BAD_FILE, "%s:%d: not valid JSON", file, line);
     *document = read;
     return QUERN_OK;

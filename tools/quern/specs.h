@@ -56,12 +56,12 @@ void spec_list_fini(spec_list *list);
 
 quern_status spec_list_add_text(spec_list *list, const char *text); // one spec, without a range
 bool spec_list_has(const spec_list *list, const char *text);        // canonical text
-void spec_list_unite(spec_list *list);                              // of equal entries the first stays
+quern_status spec_list_unite(spec_list *list);                      // of equal entries the first stays
 void spec_list_add_arch(spec_list *list, const char *arch);         // once
 quern_status spec_list_add_manifest(spec_list *list, const char *file);
 quern_status spec_list_read_json(const char *file, cJSON **document);
 
-// Narrows an item to sizes from … to of one name, in place of a range of that name; UNKNOWN_ARGUMENT, BAD_SIZE name it and
+// Narrows an item to sizes from … to of one name, in place of a range of that name; UNKNOWN_ARGUMENT, BAD_VALUE name it and
 // what is allowed.
 quern_status spec_item_narrow(spec_item *item, const char *size, int64_t from, int64_t to);
 // "1..64" or "8": BAD_VALUE.

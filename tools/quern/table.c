@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
+
 enum { TABLE_MAX_COLUMNS = 24 };
 
 typedef struct cell {
@@ -61,7 +63,9 @@ static void grow(table *t)
 
 static cell text_cell(const char *text)
 {
-    return (cell){text ? need(strdup(text)) : NULL, 0};
+    cell made = {text ? need(strdup(text)) : NULL, 0};
+    if (made.text) qn_make_printable(made.text);
+    return made;
 }
 
 static cell real_cell(double value, int decimals)
@@ -210,6 +214,7 @@ cJSON *table_json(const table *t)
 void json_print(cJSON *document)
 {
     char *text = need(cJSON_Print(document));
+    qn_make_printable(text); // names of files may be no UTF-8
     puts(text);
     cJSON_free(text);
     cJSON_Delete(document);

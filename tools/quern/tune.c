@@ -56,17 +56,19 @@ static void print_log(void *user, quern_log_level level, const char *line)
 
 static const qn_log log_to_stderr = {print_log, NULL};
 
+// To look at results makes no database, and changes none.
 static quern_status open_table(tune_request *r, bool writes, qn_text *file)
 {
     r->file = r->settings.db;
     if (!r->file) {
-        QN_TRY(command_default_database(true, file));
+        QN_TRY(command_default_database(writes, file));
         r->file = file->bytes;
     }
-    if (!writes && r->settings.db && !qn_file_exists(r->file))
-        return qn_fail(QUERN_STORE_OPEN, "%s: there is no such database", r->file);
+    if (!writes && !qn_file_exists(r->file)) // "": none is wanted
+        return r->settings.db && *r->file ? qn_fail(QUERN_STORE_OPEN, "%s: there is no such database", r->file)
+                                          : QUERN_OK;
     const qn_sqlite_options options = {.file = r->file,
-                                       .access = QN_SQLITE_READ_WRITE,
+                                       .access = writes ? QN_SQLITE_READ_WRITE : QN_SQLITE_READ_ONLY,
                                        .busy_timeout_ms = BUSY_MS,
                                        .cap_bytes = -1,
                                        .log = &log_to_stderr};
@@ -76,6 +78,7 @@ static quern_status open_table(tune_request *r, bool writes, qn_text *file)
         status =
             qn_fail(QUERN_STORE_READ_ONLY, "%s: the database is sealed; export it to a new file to add to it", r->file);
     if (status != QUERN_OK) qn_sqlite_close(&r->store);
+    r->has_store = status == QUERN_OK;
     return status;
 }
 
@@ -96,6 +99,8 @@ static int run_action(tune_request *r, const words *w)
     qn_text file = QN_TEXT_INIT;
     bool runs = !w->list && !w->compare && !w->explain && !w->export_file && !w->import_file;
     quern_status status = runs ? look_for_gpu(r) : QUERN_OK;
+    if (status == QUERN_OK && r->plot) status = output_check(r->plot);
+    if (status == QUERN_OK && w->export_file && strcmp(w->export_file, "-")) status = output_check(w->export_file);
     if (status == QUERN_OK) status = open_table(r, runs || w->import_file, &file);
     int exit_status = COMMAND_OK;
     if (status != QUERN_OK)
@@ -112,9 +117,27 @@ static int run_action(tune_request *r, const words *w)
         exit_status = tune_import(r, w->import_file);
     else
         exit_status = tune_run(r);
-    if (status == QUERN_OK) qn_sqlite_close(&r->store);
+    if (r->has_store) qn_sqlite_close(&r->store);
     qn_text_fini(&file);
     return exit_status;
+}
+
+// What an action does not look at is refused: it would seem to have been.
+static int check_idle(const tune_request *r, const words *w)
+{
+    const char *size = NULL;
+    for (size_t i = 0; i < r->sizes.count; i++)
+        if (r->sizes.item[i].text) size = r->sizes.item[i].name;
+    if (size) return command_usage("--%s: sizes say what to tune; they go with no other action", size);
+    if (w->budget) return command_usage("--budget is the time of a search: it goes with specs to tune");
+    if (r->threads) return command_usage("--jobs is for compiling: it goes with specs to tune");
+    if (r->plot && !w->explain)
+        return command_usage("--plot draws what specs to tune, or --explain, have tried: it goes with no other action");
+    if (w->where && !w->list && !w->explain)
+        return command_usage("--device: --compare, --export and --import look at no device");
+    if (r->settings.json && (w->export_file || w->import_file))
+        return command_usage("--json: --export and --import have no JSON; what --export writes is text for programs");
+    return COMMAND_OK;
 }
 
 static int check_words(tune_request *r, const words *w, int operands)
@@ -126,11 +149,13 @@ static int check_words(tune_request *r, const words *w, int operands)
         return command_usage("a spec to tune does not go with --list, --explain, --export, --import");
     if (!actions && !operands)
         return command_usage("a spec, @FILE, --list, --compare, --explain, --export or --import is needed");
-    if (r->plot && actions && !w->explain)
-        return command_usage("--plot draws what specs to tune, or --explain, have tried: it goes with no other action");
+    int idle = actions ? check_idle(r, w) : COMMAND_OK;
+    if (idle != COMMAND_OK) return idle;
+    if (!r->threads) r->threads = (int64_t)qn_processors();
     if (w->budget && !parse_seconds(w->budget, &r->seconds))
         return command_usage("--budget %s: a time from 1 second on is needed, as in 60s, 5m, 2h", w->budget);
-    if (!device_parse(w->where, &r->ordinal)) return command_usage("--device %s: gpu or gpu:N is needed", w->where);
+    if (w->where && !device_parse(w->where, &r->ordinal))
+        return command_usage("--device %s: gpu or gpu:N is needed", w->where);
     return COMMAND_OK;
 }
 
@@ -160,8 +185,8 @@ static int tune(tune_request *r, const words *w, int argc, char **argv)
 
 int command_tune(int argc, char **argv)
 {
-    tune_request r = {.threads = (int64_t)qn_processors()};
-    words w = {.where = "gpu"};
+    tune_request r = {.threads = 0};
+    words w = {.where = NULL};
     command_option options[COMMAND_MAX_SIZES + 13] = {
         {"budget", 0, "TIME", COMMAND_STRING, &w.budget, 0, 0, "for everything: 60s, 5m, 2h"},
         {"jobs", 'j', "N", COMMAND_NUMBER, &r.threads, 1, 256, "compile N at a time (default: the processors)"},

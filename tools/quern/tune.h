@@ -6,6 +6,7 @@
 //   tune_run.c       the search on a GPU, progress, Ctrl-C
 //   tune_compare.c   tuned beside the library's own choice: gains, their median and the largest; no GPU needed
 //   tune_table.c     list, explain, export, import: no GPU needed
+//   tune_rows.c      the results that are shown, from which table, in which order
 //   tune_plot.c      heat maps
 //   tune_check.c     a candidate's results on a family's hostile inputs
 //   tune_<family>.c  what the tuner must know of a family: its inputs, and the judge of its outputs
@@ -15,6 +16,7 @@
 #include "cache/store.h"
 #include "cache/tune.h"
 #include "command.h"
+#include "output.h"
 #include "specs.h"
 #include "tune_subject.h"
 
@@ -23,7 +25,7 @@ typedef struct tune_job { // a range of sizes of a spec
     const tune_subject *subject;
     size_t bucket;
     _Alignas(16) unsigned char sizes[128]; // what is timed
-    char sizes_text[96];
+    char sizes_text[192];
 } tune_job;
 
 typedef struct tune_request {
@@ -37,13 +39,14 @@ typedef struct tune_request {
     int ordinal;
     const char *plot; // a file; NULL: none
     const char *file; // the table: --db, else the user's database
+    bool has_store;   // false: nothing but the results of other tables is known
     quern_store store;
 } tune_request;
 
 // Makes the jobs of all specs, before a GPU is looked for. COMMAND_OK or the exit status.
 int tune_make_jobs(tune_request *r);
 
-// Each returns an exit status. r->store is open.
+// Each returns an exit status. r->store is open, if there is one: run and import have it.
 int tune_run(tune_request *r);
 int tune_compare(tune_request *r); // of every spec in the table, or of r->specs
 int tune_list_results(tune_request *r);
@@ -54,14 +57,38 @@ int tune_import(tune_request *r, const char *file);
 // The device that results are judged for; false: there is none.
 bool tune_device(int ordinal, char name[128], qn_tune_device *device);
 
+// ---- results as they are shown
+
+typedef struct tune_shown {
+    const qn_tune_row *row;
+    const char *table; // "database", "sealed", "built-in"
+} tune_shown;
+
+typedef struct tune_rows { // sorted, in it by table
+    tune_shown *item;
+    size_t count;
+    qn_tune_list own, sealed;
+} tune_rows;
+#define TUNE_ROWS_INIT                                                                                                 \
+    {                                                                                                                  \
+        NULL, 0, QN_TUNE_LIST_INIT, QN_TUNE_LIST_INIT                                                                  \
+    }
+// Of the database and the sealed ones; spec and status as for qn_sqlite_tune_read. The built-in table has winners alone.
+quern_status tune_rows_read(tune_request *r, const char *spec, const char *status, tune_rows *rows);
+quern_status tune_rows_built_in(const char *spec, tune_rows *rows);
+void tune_rows_fini(tune_rows *rows);
+
+quern_status tune_read(tune_request *r, const char *spec, const char *status, qn_tune_list *list); // the database alone
+void tune_sort(qn_tune_list *list);
+
+// ---- the rest
+
 // How many results of a spec (NULL: of all) come with the library.
 size_t tune_count_built_in(const char *spec);
 
-// Heat maps of the rows of one family's specs, one a problem: time over local_k × block, the best of each cell. FILE_ERROR.
+// Heat maps of the rows of one family's specs, one a problem: time over local_k × block, the best of each cell. FILE_ERROR;
+// BAD_ARGUMENT when nothing of the rows can be drawn.
 quern_status tune_plot(const char *file, const qn_family *family, const qn_tune_list *rows);
-
-// Writes a whole file under another name, then moves it into place. FILE_ERROR.
-quern_status tune_write_file(const char *file, const qn_text *text);
 
 // ---- gains: by how much the library's own choice is slower than the winner, in per cent
 

@@ -81,9 +81,9 @@ void tune_gains_print(const tune_gains *gains)
 {
     size_t worst = tune_gains_worst(gains);
     if (worst == gains->count) return;
-    printf("\ngain of tuning over the library's own choice, ranges: %zu; median %.1f %%, largest %.1f %% (%s)\n",
-           gains->count, tune_gains_median(gains), gains->percent[worst],
-           gains->names[worst] ? gains->names[worst] : "");
+    command_print("\ngain of tuning over the library's own choice, ranges: %zu; median %.1f %%, largest %.1f %% (%s)\n",
+                  gains->count, tune_gains_median(gains), gains->percent[worst],
+                  gains->names[worst] ? gains->names[worst] : "");
     printf("%zu above 5 %%, %zu above 25 %%", tune_gains_over(gains, 5), tune_gains_over(gains, 25));
     if (gains->unknown) printf("; of %zu more the own choice was not timed", gains->unknown);
     printf("\n");
@@ -168,9 +168,8 @@ static void compare_problem(const qn_tune_row *rows, size_t count, table *t, tun
 
 static quern_status read_rows(tune_request *r, qn_tune_list *list)
 {
-    if (!r->specs.count) return qn_sqlite_tune_read(&r->store, NULL, NULL, list);
-    for (size_t i = 0; i < r->specs.count; i++)
-        QN_TRY(qn_sqlite_tune_read(&r->store, r->specs.item[i].text, NULL, list));
+    if (!r->specs.count) return tune_read(r, NULL, NULL, list);
+    for (size_t i = 0; i < r->specs.count; i++) QN_TRY(tune_read(r, r->specs.item[i].text, NULL, list));
     return QUERN_OK;
 }
 
@@ -210,6 +209,7 @@ int tune_compare(tune_request *r)
     tune_gains gains = {NULL, NULL, 0, 0, 0};
     quern_status status = read_rows(r, &list);
     if (status != QUERN_OK) return command_status(status);
+    tune_sort(&list);
     table *t = table_create(columns, QN_COUNT(columns));
     for (size_t i = 0, next; i < list.count; i = next) {
         for (next = i + 1; next < list.count && qn_tune_same_problem(&list.row[i], &list.row[next]); next++) {

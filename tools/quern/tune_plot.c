@@ -197,6 +197,7 @@ static const char style[] =
 static quern_status draw_all(const qn_family *family, const qn_tune_list *rows, panel *p, qn_text *svg)
 {
     int y = 0;
+    if (!rows->count) return qn_fail(QUERN_BAD_ARGUMENT, "there are no times of trials");
     qn_text body = QN_TEXT_INIT;
     for (size_t i = 0, next; i < rows->count; i = next) {
         *p = (panel){.family = family};
@@ -230,7 +231,10 @@ quern_status tune_plot(const char *file, const qn_family *family, const qn_tune_
     panel *p = malloc(sizeof *p);
     if (!p) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: a plot");
     quern_status status = draw_all(family, rows, p, &svg);
-    if (status == QUERN_OK) status = tune_write_file(file, &svg);
+    if (status != QUERN_OK)
+        qn_fail_in(status, "%s is not written", file);
+    else
+        status = output_text(file, svg.bytes, svg.length);
     free(p);
     qn_text_fini(&svg);
     return status;

@@ -57,7 +57,7 @@ static bool fill(void *user, const qn_tensor *tensor, size_t copy, void *host, s
 static void show_progress(void *user, const qn_search_progress *p)
 {
     const tuning *t = user;
-    char what[160];
+    char what[320];
     double left = t->end - command_seconds();
     snprintf(what, sizeof what, "%s, %.0f s left: %zu tried, best %.2f us, own choice %.2f", t->job->sizes_text,
              left > 0 ? left : 0, p->timed, p->best_us, p->own_us);
@@ -265,7 +265,8 @@ int tune_run(tune_request *r)
         command_catch_interrupt();
         exit_status = run_jobs(&t);
         print_results(&t);
-        if (r->plot && t.rows.count) status = tune_plot(r->plot, r->jobs[0].subject->family, &t.rows);
+        if (r->plot && (t.rows.count || exit_status == COMMAND_OK))
+            status = tune_plot(r->plot, r->jobs[0].subject->family, &t.rows);
         if (status != QUERN_OK) exit_status = command_status(status);
         table_destroy(t.table);
     }

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `quern tune` does with results: list the winners, explain a spec, export and import text. Needs no GPU; with one,
 // it also says which results count for it.
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/path.h"
 #include "runtime/tuned.h"
@@ -103,33 +100,48 @@ static const table_column list_columns[] = {
     {NULL, "created", TABLE_INT, 0},
 };
 
-static void add_winner(table *t, const judge *j, const qn_tune_row *row, bool is_built_in)
+// "counts here" is judged for what a database has: the built-in table is this library's own.
+static bool is_built_in(const tune_shown *shown)
 {
-    char use[96];
-    table_add(t, row->device.name, row->arch, row->spec, row->bucket, row->config, us_or_none(row->ns),
-              us_or_none(row->spread_ns), use_of(j, row, is_built_in, use, sizeof use),
-              is_built_in ? "built-in" : "database", row->sizes, (int64_t)row->device.sm_count,
-              row->device.shared_bytes, row->device.l2_bytes, (int64_t)row->device.driver, row->library, row->created);
+    return !strcmp(shown->table, "built-in");
 }
 
-int tune_list_results(tune_request *r)
+static void add_winner(table *t, const judge *j, const tune_shown *shown)
 {
-    judge j = {.has_device = false};
-    qn_tune_list list = QN_TUNE_LIST_INIT;
-    quern_status status = qn_sqlite_tune_read(&r->store, NULL, QN_TUNE_BEST, &list);
-    if (status != QUERN_OK) return command_status(status);
-    j.has_device = tune_device(r->ordinal, j.name, &j.device);
+    char use[96];
+    const qn_tune_row *row = shown->row;
+    table_add(t, row->device.name, row->arch, row->spec, row->bucket, row->config, us_or_none(row->ns),
+              us_or_none(row->spread_ns), use_of(j, row, is_built_in(shown), use, sizeof use), shown->table, row->sizes,
+              (int64_t)row->device.sm_count, row->device.shared_bytes, row->device.l2_bytes,
+              (int64_t)row->device.driver, row->library, row->created);
+}
+
+static void list_rows(tune_request *r, const judge *j, const tune_rows *rows, const tune_rows *built_in)
+{
     table *t = table_create(list_columns, QN_COUNT(list_columns));
-    for (size_t i = 0; i < list.count; i++) add_winner(t, &j, &list.row[i], false);
-    for (size_t i = 0; i < qn_tuned_built_in_count; i++) add_winner(t, &j, &qn_tuned_built_in[i], true);
-    qn_tune_list_fini(&list);
-    bool says_why = !j.has_device && !r->settings.json && table_rows(t);
+    for (size_t i = 0; i < rows->count; i++) add_winner(t, j, &rows->item[i]);
+    for (size_t i = 0; i < built_in->count; i++) add_winner(t, j, &built_in->item[i]);
+    bool says_why = !j->has_device && !r->settings.json && table_rows(t);
     print_or_json(r, t, "results", "no tuning results: 'quern tune SPEC' makes some, on a GPU");
     fflush(stdout);
     if (says_why)
         command_note("counts here: '-' because this machine shows no GPU that results could count for ('quern doctor' "
                      "says why)");
-    return COMMAND_OK;
+}
+
+int tune_list_results(tune_request *r)
+{
+    judge j = {.has_device = false};
+    tune_rows rows = TUNE_ROWS_INIT, built_in = TUNE_ROWS_INIT;
+    quern_status status = tune_rows_read(r, NULL, QN_TUNE_BEST, &rows);
+    if (status == QUERN_OK) status = tune_rows_built_in(NULL, &built_in);
+    if (status == QUERN_OK) {
+        j.has_device = tune_device(r->ordinal, j.name, &j.device);
+        list_rows(r, &j, &rows, &built_in);
+    }
+    tune_rows_fini(&rows);
+    tune_rows_fini(&built_in);
+    return status == QUERN_OK ? COMMAND_OK : command_status(status);
 }
 
 // ---- explain
@@ -143,63 +155,69 @@ static const table_column explain_columns[] = {
     {NULL, "table", TABLE_TEXT, 0},
 };
 
-static void add_trial(table *t, const judge *j, const qn_tune_row *row, bool is_built_in)
+static void add_trial(table *t, const judge *j, const tune_shown *shown)
 {
     char use[96];
+    const qn_tune_row *row = shown->row;
     table_add(t, row->bucket, row->sizes, row->status, us_or_none(row->ns), us_or_none(row->spread_ns), row->config,
-              row->note, row->device.name, row->arch, use_of(j, row, is_built_in, use, sizeof use),
-              is_built_in ? "built-in" : "database");
+              row->note, row->device.name, row->arch, use_of(j, row, is_built_in(shown), use, sizeof use),
+              shown->table);
 }
 
-// A line for each device that was tuned on.
-static void print_heading(const judge *j, const qn_tune_row *row, bool is_built_in)
+// A line for each device that was tuned on, and each table.
+static void print_heading(const judge *j, const tune_shown *shown)
 {
     char use[96];
-    printf("%s%s, %s, CUDA %d driver, quern %s (%s)\n", is_built_in ? "built-in table: " : "", row->device.name,
-           row->arch, row->device.driver, row->library, use_of(j, row, is_built_in, use, sizeof use));
+    const qn_tune_row *row = shown->row;
+    const char *origin = is_built_in(shown) ? "built-in table: " : strcmp(shown->table, "sealed") ? "" : "sealed: ";
+    command_print("%s%s, %s, CUDA %d driver, quern %s (%s)\n", origin, row->device.name, row->arch, row->device.driver,
+                  row->library, use_of(j, row, is_built_in(shown), use, sizeof use));
 }
 
-static bool is_same_heading(const qn_tune_row *a, const qn_tune_row *b)
+static bool is_same_heading(const tune_shown *a, const tune_shown *b)
 {
-    return qn_tune_same_device(&a->device, &b->device) && a->device.driver == b->device.driver &&
-           !strcmp(a->library, b->library) && !strcmp(a->arch, b->arch);
+    return qn_tune_same_device(&a->row->device, &b->row->device) && a->row->device.driver == b->row->device.driver &&
+           !strcmp(a->row->library, b->row->library) && !strcmp(a->row->arch, b->row->arch) && a->table == b->table;
 }
 
-static void explain_rows(const tune_request *r, const judge *j, const qn_tune_list *list, bool is_built_in)
+static void explain_rows(const tune_request *r, const judge *j, const tune_rows *rows)
 {
-    for (size_t i = 0, next; i < list->count; i = next) {
+    for (size_t i = 0, next; i < rows->count; i = next) {
         table *t = table_create(explain_columns, QN_COUNT(explain_columns));
-        for (next = i; next < list->count && is_same_heading(&list->row[i], &list->row[next]); next++)
-            add_trial(t, j, &list->row[next], is_built_in);
+        for (next = i; next < rows->count && is_same_heading(&rows->item[i], &rows->item[next]); next++)
+            add_trial(t, j, &rows->item[next]);
         if (i) printf("\n");
-        print_heading(j, &list->row[i], is_built_in);
+        print_heading(j, &rows->item[i]);
         print_or_json(r, t, "trials", "");
     }
 }
 
-static void explain_as_text(const tune_request *r, const judge *j, const char *spec, const qn_tune_list *list,
-                            const qn_tune_list *built_in)
+static void explain_as_text(const tune_request *r, const judge *j, const char *spec, const tune_rows *rows,
+                            const tune_rows *built_in)
 {
-    explain_rows(r, j, list, false);
-    if (list->count && built_in->count) printf("\n");
-    explain_rows(r, j, built_in, true);
+    explain_rows(r, j, rows);
+    if (rows->count && built_in->count) printf("\n");
+    explain_rows(r, j, built_in);
     fflush(stdout);
     if (built_in->count)
         command_note("the built-in table has winners alone; what else was tried is known only in the database where it "
                      "was tuned: 'quern tune' tries it here, on a GPU");
-    else if (!list->count)
+    else if (!rows->count)
         command_note("nothing is known of %s: 'quern tune' tries it, on a GPU", spec);
 }
 
-static quern_status read_built_in(const char *spec, qn_tune_list *list)
+static quern_status plot_rows(const tune_request *r, const qn_family *family, const tune_rows *rows)
 {
-    for (size_t i = 0; i < qn_tuned_built_in_count; i++)
-        if (!strcmp(qn_tuned_built_in[i].spec, spec)) QN_TRY(qn_tune_list_add(list, &qn_tuned_built_in[i]));
-    return QUERN_OK;
+    qn_tune_list list = QN_TUNE_LIST_INIT;
+    quern_status status = QUERN_OK;
+    for (size_t i = 0; i < rows->count && status == QUERN_OK; i++) status = qn_tune_list_add(&list, rows->item[i].row);
+    if (status == QUERN_OK) status = tune_plot(r->plot, family, &list);
+    qn_tune_list_fini(&list);
+    return status;
 }
 
-static quern_status explain_lists(tune_request *r, const spec_item *item, const qn_tune_list *list,
-                                  const qn_tune_list *built_in)
+static quern_status explain_all(tune_request *r, const spec_item *item, const tune_rows *rows,
+                                const tune_rows *built_in)
 {
     judge j = {.has_device = false};
     const qn_family *family;
@@ -207,24 +225,23 @@ static quern_status explain_lists(tune_request *r, const spec_item *item, const 
     j.has_device = tune_device(r->ordinal, j.name, &j.device);
     if (r->settings.json) {
         table *t = table_create(explain_columns, QN_COUNT(explain_columns));
-        for (size_t i = 0; i < list->count; i++) add_trial(t, &j, &list->row[i], false);
-        for (size_t i = 0; i < built_in->count; i++) add_trial(t, &j, &built_in->row[i], true);
+        for (size_t i = 0; i < rows->count; i++) add_trial(t, &j, &rows->item[i]);
+        for (size_t i = 0; i < built_in->count; i++) add_trial(t, &j, &built_in->item[i]);
         print_or_json(r, t, "trials", "");
     } else {
-        explain_as_text(r, &j, item->text, list, built_in);
+        explain_as_text(r, &j, item->text, rows, built_in);
     }
-    if (r->plot && !list->count) command_note("%s is not written: there are no times of trials", r->plot);
-    return r->plot && list->count ? tune_plot(r->plot, family, list) : QUERN_OK;
+    return r->plot ? plot_rows(r, family, rows) : QUERN_OK;
 }
 
 static quern_status explain_spec(tune_request *r, const spec_item *item)
 {
-    qn_tune_list list = QN_TUNE_LIST_INIT, built_in = QN_TUNE_LIST_INIT;
-    quern_status status = qn_sqlite_tune_read(&r->store, item->text, NULL, &list);
-    if (status == QUERN_OK) status = read_built_in(item->text, &built_in);
-    if (status == QUERN_OK) status = explain_lists(r, item, &list, &built_in);
-    qn_tune_list_fini(&list);
-    qn_tune_list_fini(&built_in);
+    tune_rows rows = TUNE_ROWS_INIT, built_in = TUNE_ROWS_INIT;
+    quern_status status = tune_rows_read(r, item->text, NULL, &rows);
+    if (status == QUERN_OK) status = tune_rows_built_in(item->text, &built_in);
+    if (status == QUERN_OK) status = explain_all(r, item, &rows, &built_in);
+    tune_rows_fini(&rows);
+    tune_rows_fini(&built_in);
     return status;
 }
 
@@ -237,33 +254,19 @@ int tune_explain(tune_request *r)
 
 // ---- text files
 
-quern_status tune_write_file(const char *file, const qn_text *text)
-{
-    qn_text name = QN_TEXT_INIT;
-    QN_TRY(qn_text_check(text));
-    qn_text_putf(&name, "%s.new-%ld", file, (long)getpid());
-    QN_TRY(qn_text_check(&name));
-    FILE *out = fopen(name.bytes, "w");
-    bool written = out && fwrite(qn_text_string(text), 1, text->length, out) == text->length;
-    if (out && fclose(out) != 0) written = false;
-    if (written && rename(name.bytes, file) != 0) written = false;
-    int error = errno;
-    if (!written && out) unlink(name.bytes);
-    qn_text_fini(&name);
-    return written ? QUERN_OK : qn_fail(QUERN_FILE_ERROR, "'%s' could not be written: %s", file, strerror(error));
-}
-
 int tune_export(tune_request *r, const char *file)
 {
     qn_tune_list list = QN_TUNE_LIST_INIT;
     qn_text text = QN_TEXT_INIT;
-    quern_status status = qn_sqlite_tune_read(&r->store, NULL, NULL, &list);
+    quern_status status = tune_read(r, NULL, NULL, &list);
+    tune_sort(&list);
     qn_tune_text_write(&list, &text);
+    if (status == QUERN_OK) status = qn_text_check(&text);
     if (status == QUERN_OK && !strcmp(file, "-"))
         fputs(qn_text_string(&text), stdout);
     else if (status == QUERN_OK)
-        status = tune_write_file(file, &text);
-    if (status == QUERN_OK && strcmp(file, "-")) printf("%zu results to %s\n", list.count, file);
+        status = output_text(file, qn_text_string(&text), text.length);
+    if (status == QUERN_OK && strcmp(file, "-")) command_print("%zu results to %s\n", list.count, file);
     qn_text_fini(&text);
     qn_tune_list_fini(&list);
     return status == QUERN_OK ? COMMAND_OK : command_status(status);

@@ -164,38 +164,54 @@ static void print_json(const work *w, double seconds)
     json_print(document);
 }
 
-// What Ctrl-C left undone. Kernels are stored one by one: those of a pair that was begun are kept as far as they got, and
+// Of all pairs. Kernels are stored one by one: those of a pair that did not become whole are kept as far as they got, and
 // only the library's counters know them.
-static int report_interrupt(const work *w)
+typedef struct totals {
+    uint64_t compiled, kept, cached;
+    double ms;
+    size_t whole, cancelled;
+} totals;
+
+static totals add_up(const work *w)
 {
     const quern_counters *c = &w->counters;
-    size_t whole = 0;
-    for (size_t i = 0; i < w->count; i++) whole += w->jobs[i].status == QUERN_OK;
-    return command_fail("interrupted: %zu of %zu (spec, architecture) pairs are whole, %zu are not, %zu of which were "
-                        "begun; of all pairs, %llu kernels compiled now are kept, and %llu were there",
-                        whole, w->count, w->count - whole, w->done - whole,
-                        (unsigned long long)(c->compiled - c->put_failed),
-                        (unsigned long long)(c->hit_sealed + c->hit_user));
+    totals t = {.compiled = c->compiled, .kept = c->compiled - c->put_failed, .ms = (double)c->compile_us * 1e-3};
+    uint64_t stored = 0, cached = 0;
+    for (size_t i = 0; i < w->count; i++) {
+        const job *j = &w->jobs[i];
+        t.whole += j->status == QUERN_OK;
+        t.cancelled += j->status == QUERN_CANCELLED;
+        stored += (uint64_t)j->report.stored, cached += (uint64_t)j->report.cached;
+    }
+    bool all = t.whole == w->count; // then the pairs' reports know everything
+    t.kept = all ? stored : t.kept;
+    t.cached = all ? cached : c->hit_memory + c->hit_sealed + c->hit_user;
+    return t;
+}
+
+// What Ctrl-C left undone.
+static int report_interrupt(const work *w, const totals *t)
+{
+    return command_fail(
+        "interrupted: of %zu (spec, architecture) pairs %zu whole, %zu begun, %zu not begun; kernels of all "
+        "pairs: %llu compiled now and kept, %llu there before",
+        w->count, t->whole, w->done - t->whole, w->count - w->done, (unsigned long long)t->kept,
+        (unsigned long long)t->cached);
 }
 
 static int report(const work *w, double seconds)
 {
-    int compiled = 0, cached = 0, stored = 0, failed = 0, cancelled = 0;
-    double ms = 0;
-    for (size_t i = 0; i < w->count; i++) {
-        const quern_warm_report *r = &w->jobs[i].report;
-        compiled += r->compiled, cached += r->cached, stored += r->stored;
-        ms += r->compile_ms;
-        cancelled += w->jobs[i].status == QUERN_CANCELLED;
-        failed += w->jobs[i].status != QUERN_OK;
-    }
+    const totals t = add_up(w);
     if (w->json)
         print_json(w, seconds);
     else
-        printf("total    %d compiled in %.0f ms, %d cached; %.1f s\n", compiled, ms, cached, seconds);
-    if (cancelled) return report_interrupt(w);
-    if (failed) return command_fail("%d of %zu failed", failed, w->count);
-    if (stored < compiled) return command_fail("%d of %d compiled kernels were not kept", compiled - stored, compiled);
+        printf("total    %llu compiled in %.0f ms, %llu cached; %.1f s\n", (unsigned long long)t.compiled, t.ms,
+               (unsigned long long)t.cached, seconds);
+    if (t.cancelled) return report_interrupt(w, &t);
+    if (t.whole < w->count) return command_fail("%zu of %zu failed", w->count - t.whole, w->count);
+    if (t.kept < t.compiled)
+        return command_fail("of %llu compiled kernels %llu not kept", (unsigned long long)t.compiled,
+                            (unsigned long long)(t.compiled - t.kept));
     return COMMAND_OK;
 }
 
@@ -379,6 +395,8 @@ int command_warm(int argc, char **argv)
     int exit_status;
     if (!command_parse(&syntax, &argc, argv, &exit_status)) return exit_status;
     if (argc < 2 && !from.logs.count && !from.models.count) return command_usage("a spec or @FILE is needed");
+    if (!from.models.count && (from.model.sample || from.model.page))
+        return command_usage("--%s is for models' configurations, --from FILE", from.model.sample ? "sample" : "page");
     spec_list list = SPEC_LIST_INIT;
     quern_status status = warm_list_read(&from, argc, argv, &list);
     warm_list_notes(&list); // also of a list that has nothing but them

@@ -16,7 +16,6 @@ static quern_status read_list(const warm_sources *from, int argc, char **argv, s
 // --rows 1..64: for every spec whose family has the size, whatever a list said of it.
 static quern_status narrow_list(const command_sizes *sizes, spec_list *list)
 {
-    bool any = false;
     for (size_t k = 0; k < sizes->count; k++) {
         const char *name = sizes->item[k].name;
         int64_t from, to;
@@ -31,9 +30,7 @@ static quern_status narrow_list(const command_sizes *sizes, spec_list *list)
             used = true;
         }
         if (!used) return qn_fail(QUERN_UNKNOWN_ARGUMENT, "--%s: no spec has a size of this name", name);
-        any = true;
     }
-    if (any) spec_list_unite(list); // ranges of one spec may have become the same
     return QUERN_OK;
 }
 
@@ -42,7 +39,7 @@ static quern_status check_not_empty(const warm_sources *from, int argc, char **a
 {
     if (list->count || from->models.count) return QUERN_OK; // what no family serves of a model is said in notes
     const char *first = argc > 1 ? argv[1] + (*argv[1] == '@') : from->logs.item[0];
-    return qn_fail(QUERN_BAD_SYNTAX, "%s: no spec in it", first);
+    return qn_fail(QUERN_BAD_FILE, "%s: no spec in it", first);
 }
 
 // What no launch may have.
@@ -52,7 +49,7 @@ static quern_status check_sizes(const spec_list *list)
         const spec_item *s = &list->item[i];
         if (!s->narrowed || !s->family->check_sizes) continue;
         quern_status status = s->family->check_sizes(s->from, s->to);
-        if (status != QUERN_OK) return qn_fail_in(status, "%s", s->text);
+        if (status != QUERN_OK) return qn_fail(QUERN_CONFLICT, "%s: %s", s->text, quern_message()); // of words
     }
     return QUERN_OK;
 }
@@ -74,5 +71,6 @@ quern_status warm_list_read(const warm_sources *from, int argc, char **argv, spe
     QN_TRY(read_list(from, argc, argv, list));
     QN_TRY(check_not_empty(from, argc, argv, list));
     QN_TRY(narrow_list(&from->sizes, list));
+    QN_TRY(spec_list_unite(list)); // entries that are the same, some only now
     return check_sizes(list);
 }
