@@ -43,6 +43,7 @@ typedef struct attention_params {
     float scale_log2;              // the same times log2(e)
     float softcap;
     int aligned; // bit 0 q, 1 k, 2 v: every row begins at a multiple of 16 bytes; 3: of out, of 4
+    int joins;   // decode: 1: the splits of a CTA are one part, 0: each is one
 } attention_params;
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention, plan "decode": few queries, many keys. A tile's rows are the queries of all heads that share a KV head, so
-// that its keys are read once; the keys are cut into splits of a fixed size, a CTA each, and the CTA that ends last merges
+// that its keys are read once; the keys are cut into splits of a fixed size, a CTA some, and the CTA that ends last merges
 // them in order. A sequence of more than ATTENTION_SPLIT_QUERIES queries is not cut: then this is plan "prefill".
 //
 //   out = softmax(mask(cap(q · k · scale))) · v
@@ -12,9 +12,9 @@
 static_assert(SHARED_BYTES == kTileBytes + 16, "the sizes of ops/attention_plan.c");
 
 // The state's sums are those of gather_sums.
-QN_DEVICE void store_part(const attention_params &p, const Tile &t, i32 split, const State &state)
+QN_DEVICE void store_part(const attention_params &p, const Tile &t, i32 number, const State &state)
 {
-    float *part = part_of(p, t, split);
+    float *part = part_of(p, t, number);
 #pragma unroll
     for (i32 m = 0; m < kRowTiles; m++) {
 #pragma unroll
@@ -40,32 +40,32 @@ QN_DEVICE void store_part(const attention_params &p, const Tile &t, i32 split, c
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ attention_params p)
 {
-    const Tile t = tile_of_block(p);
+    const Tile t = tile_of_packed_block(p);
     if (t.rows <= 0) return;
     const Splits splits = splits_of(p, t);
     if ((i32)blockIdx.y >= splits.ctas) return;
     const Shared s = shared_pieces();
-    // This CTA's splits are neighbours: the ring runs on from one to the next.
-    const i32 begin = first_split(splits, (i32)blockIdx.y), end = first_split(splits, (i32)blockIdx.y + 1);
+    // This CTA's parts are neighbours: the ring runs on from one to the next.
+    const i32 begin = first_part(p, splits, (i32)blockIdx.y), end = first_part(p, splits, (i32)blockIdx.y + 1);
     i32 first, last, unused;
     Ring ring;
-    keys_of_split(p, t, splits, begin, &first, &unused);
-    keys_of_split(p, t, splits, end - 1, &unused, &last);
+    keys_of_part(p, t, splits, begin, &first, &unused);
+    keys_of_part(p, t, splits, end - 1, &unused, &last);
     ring_start(p, t, s, first, last, ring);
 #pragma unroll 1
     for (i32 i = begin; i < end; i++) {
         State state;
         const Inner inner = inner_of(p, t); // again for each: kept, it would take registers
         state_clear(state);
-        keys_of_split(p, t, splits, i, &first, &last);
+        keys_of_part(p, t, splits, i, &first, &last);
         attend(p, t, s, inner, first / KEYS * KEYS, blocks_of(first, last), ring, state);
         gather_sums(s, state);
-        if (splits.count == 1)
+        if (splits.parts == 1)
             store_tile(p, t, state);
         else
             store_part(p, t, i, state);
     }
     ring_end();
-    if (splits.count == 1) return;
-    if (is_last(p, t, splits, s.word)) merge<kPairsAtOnce>(p, t, splits, warp_index(), THREADS / kWarp);
+    if (splits.parts == 1) return;
+    if (is_last(p, t, splits, s.word)) merge_tile(p, t, splits);
 }

@@ -57,7 +57,7 @@ QN_DEVICE void compute_first(const attention_heads_params &all, const Tile &t, c
         i32 first, last;
         Running r;
         float out[kFirstColumns / 2], weight[2];
-        keys_of_split(p, t, splits, i, &first, &last);
+        keys_of_part<false>(p, t, splits, i, &first, &last);
         attend_first(all, t, s, seen, splits, blocks_between(first, last), loader, n, r, out);
         if (splits.count > 1) {
             store_heads(t, part_of(p, t, i), r);
@@ -99,7 +99,7 @@ QN_DEVICE void compute_second(const attention_params &p, const Tile &t, const Pi
     for (i32 i = begin; i < end; i++) {
         i32 first, last;
         float out[kSecondColumns / 2], weight[2];
-        keys_of_split(p, t, splits, i, &first, &last);
+        keys_of_part<false>(p, t, splits, i, &first, &last);
         attend_second(t, s, blocks_between(first, last), n, out);
         if (splits.count > 1) {
             store_sums<kSecondColumns>(t, part_of(p, t, i), kFirstColumns, out);
@@ -116,12 +116,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS)
     QN_ENTRY(const __grid_constant__ attention_heads_params all)
 {
     const attention_params &p = all.p;
-    const Tile t = tile_of_block(p);
+    const Tile t = tile_of_packed_block(p);
     if (t.rows <= 0) return;
     const Splits splits = splits_of(p, t);
+    // merge.cu waits for the end of this launch. CTAs that come early crowd on the SMs that are free first, which many
+    // parts are too much for.
+    if (splits.count <= 32) launch_dependents();
     if ((i32)blockIdx.y >= splits.ctas) return;
     const Pieces s = shared_pieces();
-    const i32 begin = first_split(splits, (i32)blockIdx.y), end = first_split(splits, (i32)blockIdx.y + 1);
+    const i32 begin = first_part<false>(p, splits, (i32)blockIdx.y),
+              end = first_part<false>(p, splits, (i32)blockIdx.y + 1);
     const i32 group = warp_index() / 4;
     Loader loader = {begin, end, 0, 0};
     if (group < kGroups) load_queries(p, t, s);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention, plan "stream": up to 16 rows (queries times the heads of a KV head), many keys: bound by how fast keys and
-// values come. The keys are cut into splits of a fixed size, a CTA some of them; within a split each warp has blocks of its
-// own. A tile's splits are merged in order, by the CTA that ends last or, of few tiles, by merge.cu.
+// values come. The keys are cut into splits of a fixed size, a CTA some of them, which are parts of their own or one; within
+// a part each warp has blocks of its own. A tile's parts are merged in order, by the CTA that ends last or, of few tiles, by merge.cu.
 //
 //   out = softmax(mask(cap(q · k · scale))) · v
 //
@@ -12,15 +12,15 @@
 
 static_assert(SHARED_BYTES == kStreamBytes, "the sizes of ops/attention_plan.c");
 
-// The sums of a split: to the workspace, or, if it is the only one, divided to out and lse.
-QN_DEVICE void end_split(const attention_params &p, const Tile &t, const Shared &s, const Splits &splits, i32 split)
+// The sums of a part: to the workspace, or, if it is the only one, divided to out and lse.
+QN_DEVICE void end_part(const attention_params &p, const Tile &t, const Shared &s, const Splits &splits, i32 number)
 {
 #pragma unroll 1
     for (i32 at = thread_index(); at < t.rows * (DV / 2); at += THREADS) {
         const i32 row = at / (DV / 2), column = at % (DV / 2) * 2;
         const Pair r = add_sums(s, row, column);
-        if (splits.count > 1) {
-            float *part = part_of(p, t, split);
+        if (splits.parts > 1) {
+            float *part = part_of(p, t, number);
             if (column == 0) *reinterpret_cast<float4 *>(part + 4 * row) = make_float4(r.base, r.total, r.sum, 0.f);
             *reinterpret_cast<float2 *>(part + 4 * ROWS + row * DV + column) = make_float2(r.out[0], r.out[1]);
             continue;
@@ -39,18 +39,19 @@ QN_DEVICE void end_split(const attention_params &p, const Tile &t, const Shared 
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ attention_params p)
 {
-    const Tile t = tile_of_block(p);
+    const Tile t = tile_of_packed_block(p);
+    launch_dependents(); // merge.cu waits for the end of this launch
     if (t.rows <= 0) return;
     const Splits splits = splits_of(p, t);
     if ((i32)blockIdx.y >= splits.ctas) return;
     const Shared s = shared_pieces();
-    // This CTA's splits are neighbours: the rings run on from one to the next.
-    const i32 begin = first_split(splits, (i32)blockIdx.y), end = first_split(splits, (i32)blockIdx.y + 1);
+    // This CTA's parts are neighbours: the rings run on from one to the next.
+    const i32 begin = first_part(p, splits, (i32)blockIdx.y), end = first_part(p, splits, (i32)blockIdx.y + 1);
     i32 first, last, unused;
     Ring ring;
     Queries q;
-    keys_of_split(p, t, splits, begin, &first, &unused);
-    keys_of_split(p, t, splits, end - 1, &unused, &last);
+    keys_of_part(p, t, splits, begin, &first, &unused);
+    keys_of_part(p, t, splits, end - 1, &unused, &last);
     load_queries(p, t, s.queries);
     cp_async_commit_group();
     ring_start(p, t, first, last, s.ring + warp_index() * SLOTS * kRingSlot, ring);
@@ -61,12 +62,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
     for (i32 i = begin; i < end; i++) {
         State state;
         state_clear(state);
-        keys_of_split(p, t, splits, i, &first, &last);
+        keys_of_part(p, t, splits, i, &first, &last);
         attend(p, t, s, q, first, last, ring, state);
         put_sums(s, ring, state);
-        end_split(p, t, s, splits, i);
+        end_part(p, t, s, splits, i);
     }
     cp_async_wait_all();
-    if (splits.count == 1 || !p.merges) return;
-    if (is_last(p, t, splits, s.word)) merge<kPairsAtOnce>(p, t, splits, warp_index(), kStreams);
+    if (splits.parts == 1 || !p.merges) return;
+    if (is_last(p, t, splits, s.word)) merge_tile(p, t, splits);
 }

@@ -74,7 +74,7 @@ QN_DEVICE void load_next(const attention_heads_params &all, const Tile &t, const
                          Loader &loader)
 {
     i32 first, last;
-    keys_of_split(all.p, t, splits, loader.split, &first, &last);
+    keys_of_part<false>(all.p, t, splits, loader.split, &first, &last);
     const Blocks blocks = blocks_between(first, last);
     load_block(all, t, s, blocks.first + loader.block * KEYS, loader.number++);
     if (++loader.block == blocks.count) loader.block = 0, loader.split++;

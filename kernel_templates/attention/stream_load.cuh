@@ -34,6 +34,19 @@ QN_DEVICE i32 first_of_warp(i32 key)
     return (block + (warp_index() - block % kStreams + kStreams) % kStreams) * KEYS;
 }
 
+// A block that is whole, in one page, with rows at multiples of 16 bytes: nothing to decide row by row.
+template <int kPadded, int kPitch>
+QN_DEVICE void load_whole_block(const Source &source, const u16 *block, unsigned char *to)
+{
+    constexpr i32 kPieces = kPadded / 8, kRows = kWarp / kPieces; // pieces of 16 bytes; rows a step
+    static_assert(kPitch != 128 || kRows % 4 == 0, "a lane's sectors change places alike in all of its rows");
+    const i32 row = lane_index() / kPieces, piece = lane_index() % kPieces;
+    const u16 *from = block + row * source.stride + 8 * piece;
+    unsigned char *place = to + row * kPitch + ((16 * piece) ^ turn_of<kPitch>(row));
+#pragma unroll
+    for (i32 i = 0; i < KEYS / kRows; i++, from += kRows * source.stride) cp_async_cg(place + i * kRows * kPitch, from);
+}
+
 // Rows of a block: kColumns of each, up to kPadded as zeros; rows from `valid` on are zeros.
 template <int kColumns, int kPadded, int kPitch>
 QN_DEVICE void load_block(const Source &source, i32 key, i32 valid, bool aligned, const void *anywhere,
@@ -43,6 +56,12 @@ QN_DEVICE void load_block(const Source &source, i32 key, i32 valid, bool aligned
     constexpr bool kOnePage = !kPaged || kPage % KEYS == 0;
     const u16 *block = (const u16 *)anywhere;
     if (kOnePage && valid > 0) block = row_of_key(source, key);
+    if constexpr (kOnePage && kColumns == kPadded && kWarp % kPieces == 0 && KEYS % (kWarp / kPieces) == 0) {
+        if (aligned && valid >= KEYS) {
+            load_whole_block<kPadded, kPitch>(source, block, to);
+            return;
+        }
+    }
     i32 row = lane_index() / kPieces, piece = lane_index() % kPieces;
     if (aligned) {
         unsigned char *place = to + row * kPitch + ((16 * piece) ^ turn_of<kPitch>(row));
@@ -78,6 +97,7 @@ struct Ring {
     i32 key, end;         // the next block to be sent for; keys end here
     bool values;          // it is one of values
     i32 fill, use;        // slots
+    Source source[2];     // of keys, of values
 };
 
 QN_DEVICE void load_next(const attention_params &p, const Tile &t, Ring &ring)
@@ -86,10 +106,9 @@ QN_DEVICE void load_next(const attention_params &p, const Tile &t, Ring &ring)
         unsigned char *to = ring.slots + ring.fill * kRingSlot;
         const i32 valid = t.sequence.keys - ring.key;
         if (!ring.values)
-            load_block<D, kDPadded, kKeyRow>(source_of(p, t, p.k, p.k_stride), ring.key, valid, p.aligned & 2, p.k, to);
+            load_block<D, kDPadded, kKeyRow>(ring.source[0], ring.key, valid, p.aligned & 2, p.k, to);
         else
-            load_block<DV, kDVPadded, kValueRow>(source_of(p, t, p.v, p.v_stride), ring.key, valid, p.aligned & 4, p.v,
-                                                 to);
+            load_block<DV, kDVPadded, kValueRow>(ring.source[1], ring.key, valid, p.aligned & 4, p.v, to);
         if (ALIAS || ring.values) ring.key += kStride;
         ring.values = !ALIAS && !ring.values;
         ring.fill = ring.fill + 1 == SLOTS ? 0 : ring.fill + 1;
@@ -102,6 +121,8 @@ QN_DEVICE void ring_start(const attention_params &p, const Tile &t, i32 first_ke
 {
     ring.slots = slots, ring.key = first_of_warp(first_key), ring.end = last_key, ring.values = false;
     ring.fill = ring.use = 0;
+    ring.source[0] = source_of(p, t, p.k, p.k_stride);
+    if constexpr (!ALIAS) ring.source[1] = source_of(p, t, p.v, p.v_stride);
 #pragma unroll
     for (i32 i = 0; i < SLOTS - 1; i++) load_next(p, t, ring);
 }

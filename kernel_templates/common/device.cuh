@@ -30,6 +30,15 @@ template <class T> QN_DEVICE T *qn_take(u32 &at, u32 count)
 #define QN_SHARED(Type, name)              Type &name = *qn_take<Type>(qn_at, 1)
 #define QN_SHARED_ARRAY(Type, name, count) Type *name = qn_take<Type>(qn_at, count)
 
+// ---- the compiler
+
+// Keeps the compiler from computing an address only where it is used; no instruction. All.
+template <class T> QN_DEVICE T *computed_here(T *address)
+{
+    asm volatile("" : "+l"(address));
+    return address;
+}
+
 // ---- arithmetic
 
 // ex2.approx.ftz.f32: 2^x, relative error about 2^-22; subnormal arguments and results become 0. All.

@@ -22,5 +22,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
     if constexpr (DEPENDENT) wait_for_previous_launch();
     const float x = exists ? load_logit(logits, expert) : -infinity();
     if (exists) store_sum(p, token, expert, x);
-    gate_by_block(p, s, token, x, bias);
+    gate_by_block(p, s, token, Token{p, token}, x, bias);
 }

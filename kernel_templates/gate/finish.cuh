@@ -42,6 +42,45 @@ QN_DEVICE void store_weight(const gate_params &p, i64 token, u32 rank, float wei
     p.weights[token * p.weights_stride + rank] = weight;
 }
 
+// Where the results of a token go: addresses that are computed when they are needed ...
+struct Token {
+    const gate_params &p;
+    i64 token;
+};
+
+QN_DEVICE void store_id(const Token &to, u32 rank, u32 expert)
+{
+    store_id(to.p, to.token, rank, expert);
+}
+QN_DEVICE void store_weight(const Token &to, u32 rank, float weight)
+{
+    store_weight(to.p, to.token, rank, weight);
+}
+
+// ... or ahead, by who has to wait for something first.
+struct Results {
+    float *weights;
+    char *ids;
+};
+
+QN_DEVICE Results results_ahead(const gate_params &p, i64 token)
+{
+    return Results{computed_here(p.weights + token * p.weights_stride),
+                   computed_here(static_cast<char *>(p.ids) + token * p.ids_stride * INDEX_BYTES)};
+}
+
+QN_DEVICE void store_id(const Results &to, u32 rank, u32 expert)
+{
+    if constexpr (INDEX_BYTES == 8)
+        reinterpret_cast<i64 *>(to.ids)[rank] = expert;
+    else
+        reinterpret_cast<i32 *>(to.ids)[rank] = (i32)expert;
+}
+QN_DEVICE void store_weight(const Results &to, u32 rank, float weight)
+{
+    to.weights[rank] = weight;
+}
+
 constexpr u32 kRanked = (kK + 3) / 4 * 4; // words for K contributions, whole vectors
 
 // Of the contributions in rank order, [kRanked], at a multiple of 16 bytes.

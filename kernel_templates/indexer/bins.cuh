@@ -27,8 +27,10 @@ QN_DEVICE constexpr u32 whole_log2(u32 n)
     while (n >> (log + 1)) log++;
     return log;
 }
-constexpr u32 kEvenShift = 23 - whole_log2(kFineBins); // all bins from 1 to 2
-constexpr u32 kOctaveShift = kEvenShift + 3;           // 8 octaves
+constexpr u32 kEvenShift = 23 - whole_log2(kFineBins);                                  // all bins from 1 to 2
+constexpr u32 kOctaveShift = kEvenShift + 3;                                            // 8 octaves
+constexpr u32 kFewEach = (1024 + THREADS - 1) / THREADS, kFewBins = kFewEach * THREADS; // where candidates are few
+constexpr u32 kFewShift = 23 - whole_log2(kFewBins);
 
 static_assert(BINS % THREADS == 0 && BINS >= kBins, "BINS: some for each thread, and room for select.cuh's");
 static_assert(THREADS >= kProbes && kProbes <= kSorted, "a thread a probe; they lie where winners do later");
@@ -41,29 +43,30 @@ struct Range {
     float cut; // what is not below it counts: NaN too, in the lowest bin; -inf: everything
     float inverse, offset;
     u32 shift, one; // of the bits; those of 1, shifted
+    u32 top;        // the highest bin
 };
 
-QN_DEVICE Range make_range(float cut, float base, float inverse, u32 shift)
+QN_DEVICE Range make_range(float cut, float base, float inverse, u32 shift, u32 bins = kFineBins)
 {
-    return Range{cut, inverse, 1.f - base * inverse, shift, 0x3F800000u >> shift};
+    return Range{cut, inverse, 1.f - base * inverse, shift, 0x3F800000u >> shift, bins - 1};
 }
 QN_DEVICE Range range_unknown()
 {
-    return Range{-infinity(), 0.f, 0.f, 0u, 0u};
+    return Range{-infinity(), 0.f, 0.f, 0u, 0u, 0u};
 }
 
 QN_DEVICE u32 fine_bin(const Range &range, float score)
 {
     const float x = fmaxf(fmaf(score, range.inverse, range.offset), 1.f); // NaN: 1
-    return min((__float_as_uint(x) >> range.shift) - range.one, kFineBins - 1);
+    return min((__float_as_uint(x) >> range.shift) - range.one, range.top);
 }
 
 // Every candidate counts; bins of equal width between the finite ones' extremes.
-QN_DEVICE Range range_of_extremes(u32 most, u32 least)
+QN_DEVICE Range range_of_extremes(u32 most, u32 least, u32 shift = kEvenShift, u32 bins = kFineBins)
 {
-    if (most == 0) return make_range(-infinity(), 0.f, 1.f, kEvenShift); // no finite score
+    if (most == 0) return make_range(-infinity(), 0.f, 1.f, shift, bins); // no finite score
     const float low = score_of(least), width = score_of(most) - low;
-    return make_range(-infinity(), low, width > 0.f ? 0.9999f / width : 1.f, kEvenShift);
+    return make_range(-infinity(), low, width > 0.f ? 0.9999f * reciprocal_ftz(width) : 1.f, shift, bins);
 }
 
 // ---- candidates: words of memory; what they stand for
@@ -201,15 +204,15 @@ template <class Items> QN_DEVICE void count_fine(const Select &s, const Range &r
     }
 }
 
-// Turns counts into first places, the highest bin's first. kEndBin: a bin, less than kFineEach below the one that holds the
-// last of the first `wanted`; kEnd: candidates down to it; kCrowded: not 0 if a bin down to it has more than kMostInBin.
-// Returns how many candidates there are. Ends in a barrier.
-QN_DEVICE u32 scan_fine(const Select &s, u32 wanted)
+// Turns counts of kEach bins a thread into first places, the highest bin's first. kEndBin: a bin, less than kEach below the one
+// that holds the last of the first `wanted`; kEnd: candidates down to it; kCrowded: not 0 if a bin down to it has more than
+// kMostInBin. Returns how many candidates there are. Ends in a barrier.
+template <u32 kEach = kFineEach> QN_DEVICE u32 scan_fine(const Select &s, u32 wanted)
 {
-    const u32 lowest = kFineBins - (thread_index() + 1) * kFineEach;
-    u32 count[kFineEach], mine = 0, most = 0, total;
+    const u32 lowest = (THREADS - 1 - thread_index()) * kEach;
+    u32 count[kEach], mine = 0, most = 0, total;
 #pragma unroll
-    for (u32 i = 0; i < kFineEach; i++) {
+    for (u32 i = 0; i < kEach; i++) {
         mine += count[i] = s.bins[lowest + i];
         most = max(most, count[i]);
     }
@@ -220,7 +223,7 @@ QN_DEVICE u32 scan_fine(const Select &s, u32 wanted)
         if (most > kMostInBin) (void)atomicMax(&s.word[kCrowded], 1u);
     }
 #pragma unroll
-    for (u32 i = kFineEach; i-- > 0;) {
+    for (u32 i = kEach; i-- > 0;) {
         s.bins[lowest + i] = before;
         before += count[i];
     }
@@ -228,10 +231,11 @@ QN_DEVICE u32 scan_fine(const Select &s, u32 wanted)
     return total;
 }
 
-QN_DEVICE void clear_fine(const Select &s)
+QN_DEVICE void clear_fine(const Select &s, u32 bins = kFineBins)
 {
 #pragma unroll 4
-    for (u32 i = thread_index(); i < kFineBins + kWarp; i += THREADS) s.bins[i] = 0;
+    for (u32 i = thread_index(); i < bins; i += THREADS) s.bins[i] = 0;
+    if (thread_index() < kWarp) s.bins[kFineBins + thread_index()] = 0;
 }
 
 // A batch reads whole vectors: what lies behind the last of n kept items does not count, but is to be initialised.

@@ -7,7 +7,7 @@
 
 struct Share {
     Row row;
-    u32 number, shares; // shares: a power of two
+    u32 number, shares; // shares: SHARES, a power of two, or 1
     u32 units;          // of this share
 };
 
@@ -19,7 +19,7 @@ QN_DEVICE u32 unit_of(const Share &share, u32 local)
 QN_DEVICE Share share_of(const Row &row, u32 number, u32 shares)
 {
     const u32 total = (row.length + kUnitEntries - 1) / kUnitEntries;
-    Share share = {row, number, shares, (total + shares - 1) / shares};
+    Share share = {row, number, shares, shares == 1 ? total : (total + SHARES - 1) / SHARES}; // no division
     if (share.units && unit_of(share, share.units - 1) >= total) share.units--;
     return share;
 }

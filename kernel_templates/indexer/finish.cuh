@@ -37,7 +37,7 @@ QN_DEVICE void rank_sorted(const Output &to, const Select &s, const Range &range
             mine[j] = s.sorted[min(begin + j * THREADS, end - 1)];
             const u32 bin = fine_bin(range, KeptItems::score(mine[j]));
             const u32 above = s.bins[bin + 1], last = s.bins[bin]; // where the higher one ends, where this one ends
-            first[j] = bin + 1 < kFineBins ? above : 0;
+            first[j] = bin < range.top ? above : 0;
             most = max(most, last - first[j]);
         }
 #pragma unroll 1
@@ -57,6 +57,42 @@ QN_DEVICE void rank_sorted(const Output &to, const Select &s, const Range &range
     }
 }
 
+// The first `need` of n items, of which there are so many, by their digits.
+template <class Items> QN_NOINLINE void put_slowly(Output to, Items items, u32 n, u32 need)
+{
+    const Select s = select_pieces();
+    const u64 last = nth_of(items, n, need);
+    sort_first(s, items, n, need, last);
+#pragma unroll 1
+    for (u32 i = thread_index(); i < need; i += THREADS) store_winner(to, i, s.sorted[i]);
+    if (thread_index() == 0) note_last(s, last);
+}
+
+// The first `need` of n items, which are counted and scanned for that, in order.
+template <class Items>
+QN_DEVICE void put_winners(const Output &to, const Items &items, const Range &range, u32 n, u32 need)
+{
+    const Select s = select_pieces();
+    const u32 end = s.word[kEnd];
+    if (QN_UNLIKELY(end > kSorted || s.word[kCrowded])) {
+        put_slowly(to, items, n, need);
+    } else {
+        if (thread_index() < kMostInBin) s.sorted[end + thread_index()] = 0;
+        scatter_fine(s, range, items, n, PutSorted{s.sorted});
+        __syncthreads();
+        rank_sorted(to, s, range, end, need);
+    }
+}
+
+QN_DEVICE void pad_winners(const Output &to, u32 from)
+{
+#pragma unroll 1
+    for (u32 i = from + thread_index(); i < K; i += THREADS) {
+        to.indices[i] = -1;
+        if (SCORES) to.scores[i] = -infinity();
+    }
+}
+
 // The first `wanted` of n items, in order, and padding after them. Returns how many winners there were; their last one is in
 // kLast, kLastLow after a barrier. Before it, since a barrier: bins are clear, and words as clear_words has them.
 template <class Items> QN_NOINLINE u32 finish_row(Output to, Items items, u32 n, u32 wanted)
@@ -64,32 +100,14 @@ template <class Items> QN_NOINLINE u32 finish_row(Output to, Items items, u32 n,
     const Select s = select_pieces();
     Range range;
     const u32 need = min(wanted, count_first(s, items, n, wanted, range));
-    if (need > 0) {
-        const u32 end = s.word[kEnd];
-        if (QN_UNLIKELY(end > kSorted || s.word[kCrowded])) {
-            const u64 last = nth_of(items, n, need);
-            sort_first(s, items, n, need, last);
-#pragma unroll 1
-            for (u32 i = thread_index(); i < need; i += THREADS) store_winner(to, i, s.sorted[i]);
-            if (thread_index() == 0) note_last(s, last);
-        } else {
-            if (thread_index() < kMostInBin) s.sorted[end + thread_index()] = 0;
-            scatter_fine(s, range, items, n, PutSorted{s.sorted});
-            __syncthreads();
-            rank_sorted(to, s, range, end, need);
-        }
-    }
-#pragma unroll 1
-    for (u32 i = need + thread_index(); i < K; i += THREADS) {
-        to.indices[i] = -1;
-        if (SCORES) to.scores[i] = -infinity();
-    }
+    if (need > 0) put_winners(to, items, range, n, need);
+    pad_winners(to, need);
     return need;
 }
 
 QN_DEVICE void clear_words(const Select &s) // one thread
 {
-    s.word[kHigh] = s.word[kLow] = s.word[kCut] = s.word[kMid] = s.word[kCrowded] = 0;
+    s.word[kHigh] = s.word[kLow] = s.word[kCut] = s.word[kMid] = s.word[kCrowded] = s.word[kFound] = s.word[kSure] = 0;
 }
 
 // What finish_row asks for, of n kept items. Begins and ends in a barrier.

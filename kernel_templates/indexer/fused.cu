@@ -245,6 +245,7 @@ QN_DEVICE void prepare_row(const indexer_params &p, const Shared &s, const Row &
 }
 
 constexpr bool kAgainApart = true;
+constexpr bool kEndsInParts = false;
 
 #include "run_row.cuh"
 

@@ -65,8 +65,8 @@ QN_DEVICE float *row_samples()
 QN_DEVICE u32 *row_bins()
 {
     QN_SHARED_FROM(kSelectFrom);
-    QN_SHARED_ARRAY(u32, bins, kRowBinBytes / 4);
-    return bins;
+    QN_SHARED_ARRAY(uint4, bins, kRowBinBytes / 16); // pieces of a list lie there too
+    return reinterpret_cast<u32 *>(bins);
 }
 QN_DEVICE Select select_pieces()
 {
@@ -311,7 +311,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
             if (thread_index() == 0) find_run(p, s, s.run[kRunEnd]);
             __syncthreads();
         }
-        turn = groups - 1 - s.run[kRunFirst] / kGroupRows + gridDim.x; // no register keeps it meanwhile
+        turn = groups - 1 - s.run[kRunFirst] / kGroupRows; // no register keeps it meanwhile
+        // Every second round the other way, so that long and short groups even out.
+        turn += 2 * gridDim.x - 1 - turn % gridDim.x * 2;
         __syncthreads();
     }
 }

@@ -17,9 +17,13 @@
 
 constexpr u32 kRowBins = 2048;
 constexpr u32 kSamples = 512, kSamplesEach = kSamples / kWarp;
-constexpr u32 kFlight = 8;                     // candidates a lane whose loads are in flight together
+constexpr u32 kFlight = 16; // candidates a lane whose loads are in flight together
+constexpr u32 kPiece = 512; // of the list, in shared memory: ranked ones, kMostInBin on each side
+constexpr u32 kPieceRanked = kPiece - 2 * kMostInBin;
 constexpr u32 kRanked = 4;                     // the same, in the rank
 constexpr u32 kListPlaces = (K + 129) / 2 * 2; // candidates down to the end of the last winner's bin
+
+static_assert(kPiece * 8 <= kRowBins * 2 && kPieceRanked % (kRanked * kWarp) == 0, "a piece");
 
 struct RowTask {
     const float *score;  // [n], where they were made again
@@ -133,9 +137,7 @@ template <class Function> QN_DEVICE void for_each_item(const u64 *item, u32 n, c
         u64 some[kFlight];
 #pragma unroll
         for (u32 i = 0; i < kFlight; i++) some[i] = first + i * kWarp < n ? item[first + i * kWarp] : 0;
-#pragma unroll
-        for (u32 i = 0; i < kFlight; i++)
-            if (some[i] != 0) f(some[i]);
+        f(some);
     }
 }
 
@@ -148,12 +150,17 @@ template <class Function> QN_DEVICE void for_each_candidate(const RowTask &t, co
 struct CountCandidate {
     Range range;
     u32 *bins;
-    QN_DEVICE void operator()(u64 item) const
+    QN_DEVICE void operator()(const u64 (&some)[kFlight]) const
     {
-        const u32 bin = row_bin(range, score_of(candidate_key(item)));
-        atomicAdd(&bins[bin / 2], 1u << 16 * (bin % 2));
+#pragma unroll
+        for (u32 i = 0; i < kFlight; i++) {
+            const u32 bin = row_bin(range, score_of(candidate_key(some[i])));
+            if (some[i] != 0) atomicAdd(&bins[bin / 2], 1u << 16 * (bin % 2));
+        }
     }
 };
+
+constexpr u32 kNowhere = 0xFFFFFFFFu;
 
 QN_DEVICE u32 bin_word(const u32 *bins, u32 bin)
 {
@@ -165,12 +172,19 @@ struct ScatterCandidate {
     u32 *bins;
     u64 *list;
     u32 end_bin;
-    QN_DEVICE void operator()(u64 item) const
+    QN_DEVICE void operator()(const u64 (&some)[kFlight]) const
     {
-        const u32 bin = row_bin(range, score_of(candidate_key(item)));
-        if (bin > end_bin) return;
-        const u32 before = atomicAdd(&bins[bin / 2], 1u << 16 * (bin % 2));
-        list[before >> 16 * (bin % 2) & 0xFFFFu] = item;
+        u32 to[kFlight];
+#pragma unroll
+        for (u32 i = 0; i < kFlight; i++) { // all places are on their way before one is waited for
+            const u32 bin = row_bin(range, score_of(candidate_key(some[i])));
+            to[i] = kNowhere;
+            if (some[i] != 0 && bin <= end_bin)
+                to[i] = atomicAdd(&bins[bin / 2], 1u << 16 * (bin % 2)) >> 16 * (bin % 2) & 0xFFFFu;
+        }
+#pragma unroll
+        for (u32 i = 0; i < kFlight; i++)
+            if (to[i] != kNowhere) list[to[i]] = some[i];
     }
 };
 
@@ -213,7 +227,12 @@ QN_DEVICE Row row_named(i64 number, u32 length)
 
 struct ExtendBy {
     Extremes *e;
-    QN_DEVICE void operator()(u64 item) const { extend(*e, candidate_key(item)); }
+    QN_DEVICE void operator()(const u64 (&some)[kFlight]) const
+    {
+#pragma unroll
+        for (u32 i = 0; i < kFlight; i++)
+            if (some[i] != 0) extend(*e, candidate_key(some[i]));
+    }
 };
 
 QN_DEVICE Range range_of_found(const RowTask &t)
@@ -221,6 +240,49 @@ QN_DEVICE Range range_of_found(const RowTask &t)
     Extremes e = {0u, 0xFFFFFFFFu};
     for_each_candidate(t, ExtendBy{&e});
     return Range{-infinity(), scale_between(warp_max(e.high), warp_min(e.low), kRowBins)};
+}
+
+// Winners of the list, of which the first `end` places stand bin by bin, to their places; no bin has more than `most`. A rank
+// differs from the place by what lies before it and is smaller, and behind it and is larger: less than `most` places away.
+// Those are read again and again, so a piece of the list at a time is copied to where the bins were.
+QN_DEVICE void rank_list(const indexer_params &p, const Row &row, const RowTask &t, u32 end, u32 most)
+{
+    u64 *piece = reinterpret_cast<u64 *>(t.bins); // [kPiece]: places begin - kMostInBin and on
+    const u32 lane = lane_index();
+#pragma unroll 1
+    for (u32 begin = 0; begin < end; begin += kPieceRanked) {
+        u64 some[kPiece / kWarp];
+#pragma unroll
+        for (u32 i = 0; i < kPiece / kWarp; i++) {
+            const u32 at = begin + i * kWarp + lane; // kMostInBin more than the place
+            some[i] = at < kMostInBin ? ~0ull : at < end + kMostInBin ? t.list[at - kMostInBin] : 0;
+        }
+        __syncwarp();
+#pragma unroll
+        for (u32 i = 0; i < kPiece / kWarp; i++) piece[i * kWarp + lane] = some[i];
+        __syncwarp();
+#pragma unroll 1
+        for (u32 from = kMostInBin + lane; from < kMostInBin + kPieceRanked; from += kRanked * kWarp) {
+            u64 mine[kRanked];
+            u32 rank[kRanked];
+#pragma unroll
+            for (u32 k = 0; k < kRanked; k++)
+                mine[k] = piece[from + k * kWarp], rank[k] = begin + from + k * kWarp - kMostInBin;
+#pragma unroll 2
+            for (u32 d = 1; d < most; d++) {
+#pragma unroll
+                for (u32 k = 0; k < kRanked; k++) {
+                    const u64 *at = piece + from + k * kWarp;
+                    rank[k] += (u32)(at[d] > mine[k]) - (u32)(*(at - d) < mine[k]);
+                }
+            }
+#pragma unroll
+            for (u32 k = 0; k < kRanked; k++)
+                if (rank[k] < t.need && begin + from + k * kWarp - kMostInBin < end)
+                    put_winner(p, row, t, rank[k], mine[k]);
+        }
+        __syncwarp();
+    }
 }
 
 // Row `which` of the group that begins at row `first`, which is `length` long, at the chunk that begins at entry `base`;
@@ -244,20 +306,7 @@ QN_NOINLINE bool select_row(const indexer_params &p, i64 first, u32 which, u32 l
     if (scan.end == 0 || scan.end > kListPlaces || scan.most > kMostInBin) return false;
     for_each_candidate(t, ScatterCandidate{range, t.bins, t.list, scan.end_bin});
     __syncwarp();
-#pragma unroll 1
-    for (u32 begin = 0; begin < scan.end; begin += kRanked * kWarp) {
-        u64 mine[kRanked];
-#pragma unroll
-        for (u32 k = 0; k < kRanked; k++) mine[k] = t.list[min(begin + k * kWarp + lane, scan.end - 1)];
-#pragma unroll
-        for (u32 k = 0; k < kRanked; k++) { // a bin's word is now its end
-            const u32 bin = row_bin(range, score_of(candidate_key(mine[k]))), end = bin_word(t.bins, bin);
-            u32 rank = bin ? bin_word(t.bins, bin - 1) : 0;
-#pragma unroll 4
-            for (u32 j = rank; j < end; j++) rank += t.list[j] > mine[k];
-            if (rank < t.need && begin + k * kWarp + lane < scan.end) put_winner(p, row, t, rank, mine[k]);
-        }
-    }
+    rank_list(p, row, t, scan.end, scan.most);
     __syncwarp();
     return true;
 }

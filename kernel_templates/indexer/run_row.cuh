@@ -3,10 +3,12 @@
 //
 // Before this file, the kernel's: Shared with `select` in it; Early (what is loaded before anything is waited for) and
 // load_early; prepare_row (of q, from Early; ends before a barrier); Flow, begin_flow and run_batch (units begin … end - 1 of
-// a share); kAgainApart (do_row).
+// a share); kEndsInParts (row_end.cuh, else one CTA ends the row); kAgainApart (do_row).
 #pragma once
 
-#include "share.cuh"
+#include "row_end.cuh"
+
+constexpr bool kUnitsTold = kAgainApart || kEndsInParts;
 
 // All of a share. Returns the candidates that lie in shared memory: all of it, or its first `wanted` or more.
 // Begins and ends in a barrier.
@@ -28,7 +30,7 @@ QN_DEVICE u32 run_share(const indexer_params &p, const Shared &s, const Share &s
         __syncthreads();
         n = scan.raw ? 0 : scan.last ? s.select.word[kCount] : end * kUnitResults;
         begin = end;
-        const u32 units = kAgainApart ? s.select.word[kShareUnits] : share.units; // not kept where registers are short
+        const u32 units = kUnitsTold ? s.select.word[kShareUnits] : share.units; // not kept where registers are short
         if (begin >= units) return n;
         __syncthreads();
         if (kCapacity - n < kCapacity / 4) n = compact(s.select, scan, n, wanted);
@@ -45,13 +47,18 @@ QN_DEVICE void tell_row(const indexer_params &p, const Select &s, const Row &row
     s.word[kRawAt] = (u32)raw, s.word[kRawAtHigh] = (u32)(raw >> 32);
 }
 
+QN_DEVICE i64 row_number(const indexer_params &p) // SHARES is a power of two, or there is one CTA a row
+{
+    return p.shares == 1 ? blockIdx.x : blockIdx.x / kShares;
+}
+
 // What follows the share's scores: n candidates, and the last of those kept. True: the row is done, or another CTA ends it.
 // Begins in a barrier.
 QN_DEVICE bool end_share(const indexer_params &p, u32 shares, u32 n, u64 last)
 {
     const Select s = select_pieces();
-    const u32 results = s.word[kResults], wanted = min((u32)K, results), most = kShares > 1 ? (u32)p.shares : 1u;
-    const i64 number = blockIdx.x / most;
+    const u32 results = s.word[kResults], wanted = min((u32)K, results);
+    const i64 number = row_number(p);
     const Output to = output_of(p, number);
     if (shares == 1) {
         begin_finish(s, n);
@@ -59,27 +66,40 @@ QN_DEVICE bool end_share(const indexer_params &p, u32 shares, u32 n, u64 last)
         return true;
     }
     const bool raw = results <= kRawMost;
-    if (!raw) store_record(record_of(p, number, blockIdx.x % shares), last, n);
-    if (!is_last_share(p, number, s)) return true;
-    if (raw) {
-        (void)finish_row(to, load_raw(p, number, results), results, wanted);
-        return true;
+    if (!raw) {
+        store_record(record_of(p, number, blockIdx.x % kShares), last, n);
+        __syncthreads();
     }
-    const u32 found = finish_row(to, load_records(p, number), kShares * kRoom, wanted);
-    return records_suffice(p, number, found, wanted);
+    if constexpr (kEndsInParts) {
+        const u32 parts = (u32)p.parts;
+        take_ticket(p, number, parts, raw, s);
+        const u32 mine = s.word[kTicket];
+        const u8 *left = row_memory(p, number);
+        if (mine == 0) return true;
+        if (raw) return end_parts(to, ShortRow{reinterpret_cast<const u32 *>(left), results}, mine, parts, wanted);
+        return end_parts(to, KeptRow{left}, mine, parts, wanted);
+    } else {
+        if (!is_last_share(p, number, raw, s)) return true;
+        if (raw) {
+            (void)finish_row(to, load_raw(p, number, results), results, wanted);
+            return true;
+        }
+        const u32 found = finish_row(to, load_records(p, number), kShares * kRoom, wanted);
+        return records_suffice(p, number, found, wanted);
+    }
 }
 
 // A share from its first load on; `again`: all of the row, whose query is prepared already. True: as end_share.
 QN_DEVICE bool do_share(const indexer_params &p, const Shared &s, bool again)
 {
     const u32 most = kShares > 1 ? (u32)p.shares : 1u, shares = again ? 1u : most;
-    const Row row = row_of(p, blockIdx.x / most);
+    const Row row = row_of(p, row_number(p));
     Early early = {};
     if (!again) early = load_early(p, row);
     Scan scan = {};
     scan.raw = shares > 1 && row.results <= kRawMost;
     if (thread_index() == 0) tell_row(p, s.select, row);
-    const Share share = share_of(row, again ? 0u : blockIdx.x % most, shares);
+    const Share share = share_of(row, again || most == 1 ? 0u : blockIdx.x % kShares, shares);
     const u32 n = run_share(p, s, share, shares > 1 ? (u32)LOCAL_K : (u32)K, early, !again, scan);
     return end_share(p, shares, n, scan.last);
 }

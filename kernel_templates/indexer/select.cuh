@@ -36,8 +36,10 @@ enum {
     kCount,
     kLeast,
     kTicket,
-    kLast,
+    kLast, // of the last winner
     kLastLow,
+    kFound = kLast, // in row_end.cuh
+    kSure,
     kScaleHigh,
     kScaleFactor,
     kCut,

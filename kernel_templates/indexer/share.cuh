@@ -102,21 +102,21 @@ struct PutRecord {
     }
 };
 
-// A share's first LOCAL_K or more of n candidates into its record, with the bound of what is left out, `bound` so far.
-// The extremes are in their words. Begins in a barrier.
+// A share's first LOCAL_K or more of n candidates into its record, but for the bound of what is left out, `bound` so far: after
+// a barrier bound_of_record has it. The extremes are in their words. Begins in a barrier.
 QN_NOINLINE void store_record(u64 *record, u64 bound, u32 n)
 {
     const Select s = select_pieces();
     const KeptItems items = {s.item};
     u32 least = 0xFFFFFFFFu;
-    const Range range = range_of_extremes(s.word[kHigh], ~s.word[kLow]);
-    clear_fine(s);
+    const Range range = range_of_extremes(s.word[kHigh], ~s.word[kLow], kFewShift, kFewBins);
+    clear_fine(s, kFewBins);
     pad_items(s, n);
     __syncthreads(); // n and the extremes are everyone's by now
     if (thread_index() == 0) s.word[kCount] = s.word[kLeast] = s.word[kCrowded] = 0;
     count_fine(s, range, items, n);
     __syncthreads();
-    const u32 total = scan_fine(s, LOCAL_K), end = total ? s.word[kEnd] : 0;
+    const u32 total = scan_fine<kFewEach>(s, LOCAL_K), end = total ? s.word[kEnd] : 0;
     u32 count = end;
     if (end <= kRoom) {
         if (end) scatter_fine(s, range, items, n, PutRecord{record, &least});
@@ -132,18 +132,24 @@ QN_NOINLINE void store_record(u64 *record, u64 bound, u32 n)
 #pragma unroll 1
     for (u32 i = count + thread_index(); i < kRoom; i += THREADS) record[2 + i] = 0;
     least = warp_min(least);
-    if (lane_index() == 0) atomicMax(&s.word[kLeast], ~least);
-    __syncthreads();
-    const u64 left_out = (u64)~s.word[kLeast] << 32; // above all keys of later bins
-    if (end <= kRoom && count < total && left_out > bound) bound = left_out;
-    if (thread_index() == 0) record[0] = bound;
+    if (end <= kRoom && count < total && lane_index() == 0) atomicMax(&s.word[kLeast], ~least);
+    if (thread_index() == 0)
+        s.word[kRawAt] = (u32)bound, s.word[kRawAtHigh] = (u32)(bound >> 32); // not needed any more
 }
 
-// True in the CTA that ends the row: all that the others left is then to be seen, and finish_row may follow.
-QN_DEVICE bool is_last_share(const indexer_params &p, i64 row, const Select &s)
+QN_DEVICE u64 bound_of_record(const Select &s)
 {
-    __syncthreads();
+    const u64 bound = (u64)s.word[kRawAtHigh] << 32 | s.word[kRawAt];
+    const u32 least = s.word[kLeast]; // of the keys that were put, the complement; 0: nothing else was left out
+    return least ? max(bound, (u64)~least << 32) : bound; // above all keys of later bins
+}
+
+// True in the CTA that ends the row: all that the others left is then to be seen, and finish_row may follow. raw: a short row,
+// else the share's record lacks its bound. Begins and ends in a barrier.
+QN_DEVICE bool is_last_share(const indexer_params &p, i64 row, bool raw, const Select &s)
+{
     if (thread_index() == 0) {
+        if (!raw) record_of(p, row, blockIdx.x % kShares)[0] = bound_of_record(s);
         fence_device();
         s.word[kTicket] = atomic_increment_wrapped(reinterpret_cast<u32 *>(p.workspace) + row, kShares - 1);
         fence_device();

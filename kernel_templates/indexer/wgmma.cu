@@ -81,6 +81,7 @@ QN_DEVICE void prepare_row(const indexer_params &p, const Shared &s, const Row &
 }
 
 constexpr bool kAgainApart = false;
+constexpr bool kEndsInParts = SHARES >= 16; // ops/indexer.c: LEAST_IN_PARTS
 
 #include "run_row.cuh"
 

@@ -54,6 +54,10 @@ static inline float ex2(float x)
 {
     return qm::approximate((float)exp2((double)x), qm::unbits<unsigned>(qm::bits(x)), 2);
 }
+template <class T> static inline T *computed_here(T *address)
+{
+    return address;
+}
 static inline float ex2_ftz(float x)
 {
     x = qm::flushed(x);

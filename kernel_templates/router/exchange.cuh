@@ -152,11 +152,21 @@ QN_NOINLINE void store_late(const router_params &p, u32 token)
     store_weight(p.gate, token, threadIdx.x, not_a_number());
 }
 
+// Ahead of the wait for other slices: 0.05 to 0.1 µs less; with one slice nothing was gained.
+QN_DEVICE auto results_of(const gate_params &p, u32 token)
+{
+    if constexpr (kSlices > 1 && !GIVEN)
+        return results_ahead(p, token);
+    else
+        return Token{p, token};
+}
+
 QN_DEVICE void gate_token(const router_params &p, const Shared &s, float4 *sums, u32 token)
 {
     const u32 expert = threadIdx.x;
     const bool exists = THREADS == kE || expert < kE;
     const float bias = exists && !GIVEN ? bias_of(p.gate, expert) : 0.f;
+    const auto to = results_of(p.gate, token);
     float x = -infinity();
     const bool late = sum_of_slices(p, sums, token, exists, x);
     bool done;
@@ -165,7 +175,7 @@ QN_DEVICE void gate_token(const router_params &p, const Shared &s, float4 *sums,
         done = !block_any(late);
         if (done && warp_index() == 0) given_by_warp(p.gate, token, [&](u32 e) { return s.a[e]; });
     } else {
-        done = gate_by_block<true>(p.gate, s, token, x, bias, late);
+        done = gate_by_block<true>(p.gate, s, token, to, x, bias, late);
     }
     if (QN_UNLIKELY(!done)) store_late(p, token);
     if (p.logits_are && exists) p.logits[token * p.logits_stride + expert] = x; // after what others may wait for

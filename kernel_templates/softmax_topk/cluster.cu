@@ -8,8 +8,9 @@
 //   maxima     of every group of GROUP threads, to all CTAs; at least 2K groups in the cluster
 //   threshold  about the K-th largest of the group maxima: K elements reach it in every row, so it is always valid
 //   survivors  elements at the threshold: whole vectors first, then their elements, into a list of the CTA's own
-//   sort       the CTA's list, by counting; with it the CTA's maximum and sum, to all CTAs
-//   merge      every CTA looks up the rank of its own survivors in all the sorted lists and stores them
+//   lists      a short one sorted, by counting; with the CTA's maximum and sum, to all CTAs
+//   merge      every CTA finds the rank of its own survivors and stores them: it looks them up in all the sorted lists, or,
+//              where lists are long, puts those of all CTAs into bins and counts inside the bins of its own
 //   repair     a list that was too small is known by its count; then the CTAs select the row again, together (exact.cuh)
 //
 // Data goes between CTAs as contiguous 16-byte stores that report to an mbarrier of the receiver (st.async), a warp a peer:
@@ -98,12 +99,70 @@ template <class Each> QN_DEVICE void merge_list(const Shared &s, const u64 *from
     }
 }
 
+// ---- long lists
+
+QN_DEVICE List list_of(const Shared &s)
+{
+    return List{s.lists, s.count, s.sorted, s.bins, s.scratch, s.word, s.binning};
+}
+
+// Calls each(candidate) for the candidates of all CTAs, a warp or several a list.
+template <class Each> QN_DEVICE void for_each_listed(const Shared &s, Each each)
+{
+    constexpr u32 kParts = kWarps > CLUSTER ? kWarps / CLUSTER : 1; // of a list
+    for (u32 part = warp_index(); part < CLUSTER * kParts; part += kWarps) {
+        const u64 *list = list_of(s, part % CLUSTER);
+        const u32 length = s.record[part % CLUSTER].x & ~(u32)kFull;
+        for (u32 i = part / CLUSTER * kWarp + lane_index(); i < length; i += kParts * kWarp) each(list[i]);
+    }
+}
+
+// All candidates bin by bin into s.sorted; bins that begin after the last winner are left out. s.bins then holds where
+// each bin ends. False if there is no room for them, or they are fewer than K. The same in every thread of the cluster.
+QN_DEVICE bool bin_lists(const Shared &s, const Binning &binning)
+{
+    const auto bin = [&](u64 c) { return s.bins + bin_of(binning, candidate_key(c), candidate_index(c)); };
+    if (thread_index() == 0) *s.binning = binning;
+    for_each_listed(s, [&](u64 c) { atomicAdd(bin(c), 1u); });
+    __syncthreads();
+    list_scan(list_of(s), kK);
+    if (s.word[kListTotal] < kK) return false;
+    const u32 end = s.word[kListEnd];
+    if (end > kSorted) return false;
+    for_each_listed(s, [&](u64 c) {
+        const u32 at = atomicAdd(bin(c), 1u);
+        if (at < end) s.sorted[at] = c;
+    });
+    __syncthreads();
+    return true;
+}
+
+// Calls each(rank, candidate) for the winners among list `from` of `count` candidates.
+template <class Each>
+QN_DEVICE void rank_list(const Shared &s, const Binning &binning, const u64 *from, u32 count, Each each)
+{
+    for (u32 i = thread_index(); i < count; i += THREADS) {
+        const u64 mine = from[i];
+        const u32 bin = bin_of(binning, candidate_key(mine), candidate_index(mine));
+        const u32 first = bin ? s.bins[bin - 1] : 0, last = s.bins[bin];
+        if (first >= kK) continue;
+        u32 rank = first;
+#pragma unroll 1
+        for (u32 q = first; q < last; q++) rank += s.sorted[q] > mine;
+        if (rank < kK) each(rank, mine);
+    }
+}
+
 // Every CTA stores the winners among its own candidates.
 QN_DEVICE void store_merged(const Shared &s, const softmax_topk_params &p, i64 row, const Row &r, const Totals &t,
-                            u32 count, u32 rank, float temperature)
+                            const Binning &binning, u32 count, u32 rank, float temperature)
 {
     const Softmax softmax = softmax_of(key_value(t.top), temperature, t.sum);
-    merge_list(s, s.own, count, [&](u32 place, u64 winner) { store_winner(p, row, softmax, place, winner); });
+    const auto store = [&](u32 place, u64 winner) { store_winner(p, row, softmax, place, winner); };
+    if constexpr (kByBins)
+        rank_list(s, binning, s.own, count, store);
+    else
+        merge_list(s, s.own, count, store);
     if (rank != 0 || !(LSE || TOKEN)) return;
     u32 before = 0;
     if constexpr (TOKEN) before = token_rank(p, row, r, *s.token, t.before, s.scratch);
@@ -129,11 +188,6 @@ QN_DEVICE RowElements part_of(const Row &r, u32 rank)
 {
     const u32 each = (r.count + CLUSTER - 1) / CLUSTER;
     return RowElements{r, min(rank * each, r.count), min((rank + 1) * each, r.count)};
-}
-
-QN_DEVICE List list_of(const Shared &s)
-{
-    return List{s.lists, s.count, s.sorted, s.bins, s.scratch, s.word, s.binning};
 }
 
 constexpr u32 kTogetherBins = 1024; // few: every CTA reads all histograms
@@ -198,10 +252,14 @@ QN_DEVICE const u64 *winners_in_order(const Shared &s, bool exact)
         list_scatter(list, kK);
         return list_rank(list, *list.binning, kK);
     }
-    for (u32 c = 0; c < CLUSTER; c++)
-        merge_list(s, list_of(s, c), s.record[c].x, [&](u32 place, u64 winner) { s.sorted[place] = winner; });
+    u64 *winners = kByBins ? reinterpret_cast<u64 *>(s.lists) : s.sorted;
+    const auto take = [&](u32 place, u64 winner) { winners[place] = winner; };
+    if constexpr (kByBins)
+        rank_list(s, *s.binning, s.sorted, s.word[kListEnd], take);
+    else
+        for (u32 c = 0; c < CLUSTER; c++) merge_list(s, list_of(s, c), s.record[c].x, take);
     __syncthreads();
-    return s.sorted;
+    return winners;
 }
 
 // CTA 0 stores the row.
@@ -252,19 +310,24 @@ QN_DEVICE void do_row(const softmax_topk_params &p, i64 row, u32 rank)
     hold_row(held, rank, temperature, bounds);
     if constexpr (kNeedsSum && kEarly) correct_sum(held, r, rank, temperature);
     exchange_maxima(s, held, rank, temperature, bounds);
+    const u32 threshold = find_threshold(s);
+    if constexpr (kByBins) clear_words<kBins>(s.bins);
     uint4 record = make_uint4(0, 0, 0, 0);
-    const u32 threshold = find_threshold(s, record, temperature);
     list_vectors(s, held, r, rank, threshold);
     __syncthreads();
     list_elements(s, r, threshold);
+    if (warp_index() == kRecordWarp) record = record_of_block(s, temperature);
     __syncthreads();
     const u32 count = send_list(s, record, rank);
-    const Totals totals = totals_of(s, temperature);
+    Totals totals = totals_of(s, temperature);
     wait_for(s, kListsHere);
+    const Binning binning = binning_over(threshold, max(threshold, totals.top));
+    if constexpr (kByBins)
+        if (!bin_lists(s, binning)) totals.candidates |= kFull;
     if (QN_UNLIKELY(ends_together(totals, temperature)))
         finish_together(p, row, totals, rank, temperature);
     else
-        store_merged(s, p, row, r, totals, count, rank, temperature);
+        store_merged(s, p, row, r, totals, binning, count, rank, temperature);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ softmax_topk_params p)

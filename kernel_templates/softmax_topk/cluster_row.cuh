@@ -14,6 +14,10 @@ constexpr u32 kMaxima = OWN_BOUND ? kOwnMaxima : CLUSTER * kOwnMaxima; // that t
 constexpr u32 kListSlots = LOCAL_K * THREADS / CLUSTER;                // of one CTA's list
 constexpr u32 kListStride = kListSlots + 2;                            // lists begin in different banks
 
+// Long lists travel as they are and every CTA puts them all into bins; short ones are sorted, and ranks are looked up.
+constexpr bool kByBins = K >= 64 * CLUSTER && !OWN_BOUND;
+constexpr u32 kLooseSlots = kByBins ? 2 : kListSlots;
+
 static_assert(CLUSTER == 2 || CLUSTER == 4 || CLUSTER == 8 || CLUSTER == 16, "CLUSTER: 2, 4, 8 or 16");
 static_assert(GROUP >= 1 && GROUP <= 32 && kOwnMaxima % 4 == 0, "GROUP: lanes, with at least 4 groups a CTA");
 static_assert(kMaxima >= 2 * K, "GROUP: at least 2K group maxima are needed");
@@ -29,8 +33,8 @@ enum { kMaximaHere, kRecordsHere, kListsHere, kArrivals };
 
 struct Shared {
     uint4 *lists;    // [CLUSTER, kListStride / 2], two candidates each: sorted, from every CTA
-    u64 *own;        // [kListSlots], this CTA's candidates, sorted
-    u64 *loose;      // [kListSlots], the same before
+    u64 *own;        // [kListSlots], this CTA's candidates, sorted unless kByBins
+    u64 *loose;      // [kListSlots], the same as they come; with kByBins the same place
     uint4 *vector;   // [kListSlots], vectors that reach the threshold
     u32 *number;     // [kListSlots], and which of the row they are
     u32 *maxima;     // [kMaxima], keys, from every CTA, or with OWN_BOUND this one's
@@ -65,7 +69,7 @@ QN_DEVICE Shared shared_pieces()
     QN_SHARED_ARRAY(uint4, own, kListSlots / 2);
     QN_SHARED_ARRAY(uint4, maxima, kMaxima / 4);
     QN_SHARED_ARRAY(uint4, own_maxima, kOwnMaxima / 4);
-    QN_SHARED_ARRAY(u64, loose, kListSlots);
+    QN_SHARED_ARRAY(u64, loose, kLooseSlots);
     QN_SHARED_ARRAY(u64, sorted, kSorted);
     QN_SHARED_ARRAY(u64, here, kArrivals);
     QN_SHARED_ARRAY(u32, number, kListSlots);
@@ -83,7 +87,7 @@ QN_DEVICE Shared shared_pieces()
     QN_SHARED_ARRAY(float, parts, CLUSTER);
     return Shared{lists,
                   reinterpret_cast<u64 *>(own),
-                  loose,
+                  kByBins ? reinterpret_cast<u64 *>(own) : loose,
                   vector,
                   number,
                   reinterpret_cast<u32 *>(OWN_BOUND ? own_maxima : maxima),
@@ -106,7 +110,7 @@ QN_DEVICE Shared shared_pieces()
                   &token,
                   parts};
 }
-constexpr u32 kSharedBytes = CLUSTER * (kListStride * 8 + 16 + 4) + kListSlots * (16 + 8 + 8 + 4) +
+constexpr u32 kSharedBytes = CLUSTER * (kListStride * 8 + 16 + 4) + kListSlots * (16 + 8 + 4) + kLooseSlots * 8 +
                              (kMaxima + kOwnMaxima) * 4 + (kSorted + kArrivals) * 8 +
                              (kBinWords + 7 * kWarps + kListWords + 4) * 4 + (u32)sizeof(Binning) + (u32)sizeof(Token);
 static_assert(kSharedBytes <= SHARED_BYTES, "SHARED_BYTES is less than the pieces need");
@@ -181,7 +185,7 @@ QN_DEVICE void hold_row(Held &h, u32 rank, float temperature, const TokenBounds 
 QN_DEVICE void correct_sum(Held &h, const Row &r, u32 rank, float temperature)
 {
     const float max = Element::value_of_packed(h.top);
-    const bool wrong = is_finite(max) && h.exponent.scale != 0.f && !sum_is_usable(h.sum, max, h.exponent);
+    const bool wrong = is_finite(max) && h.exponent.scale != 0.f && !sum_is_usable(h.sum, max, h.exponent, 32.f);
     if (!QN_UNLIKELY(wrong)) return;
     h.exponent = exponent_near(max, temperature);
     h.sum = 0.f;
@@ -241,7 +245,10 @@ QN_DEVICE void exchange_maxima(const Shared &s, Held &h, u32 rank, float tempera
     if (lane_index() == 0) s.top[warp_index()] = top, s.sums[warp_index()] = sum, s.before[warp_index()] = h.before;
 }
 
-// One warp: this CTA's largest key, sum and count into *record. Count of candidates comes later.
+// A warp's: this CTA's largest key, sum and count before the token; the count of candidates comes later. It is the warp
+// that has the least to do when the survivors are listed.
+constexpr u32 kRecordWarp = kWarps - 1;
+
 QN_DEVICE uint4 record_of_block(const Shared &s, float temperature)
 {
     const bool mine = lane_index() < kWarps;
@@ -299,8 +306,8 @@ QN_DEVICE u32 threshold_floor(const u32 *key) // [kMaxima / THREADS]
     return floor;
 }
 
-// By bins, the whole CTA; warp 1 makes the record meanwhile.
-QN_DEVICE void threshold_by_bins(const Shared &s, uint4 &record, float temperature)
+// By bins, the whole CTA.
+QN_DEVICE void threshold_by_bins(const Shared &s)
 {
     constexpr u32 kEach = kMaxima / THREADS > 0 ? kMaxima / THREADS : 1;
     u32 key[kEach], top = 0;
@@ -322,28 +329,25 @@ QN_DEVICE void threshold_by_bins(const Shared &s, uint4 &record, float temperatu
     for (u32 i = 0; i < kEach; i++)
         if (mine && key[i] >= smallest) atomicAdd(&s.bins[key_bin_word((largest - key[i]) >> shift)], 1u);
     __syncthreads();
-    if (warp_index() == 0) {
-        const u32 edge = key_bin_far_edge(key_bins_find(s.bins, key_bins_count(s.bins), kK).bin, shift);
-        if (lane_index() == 0) *s.threshold = max(smallest, edge < largest ? largest - edge : 0u);
-    } else if (warp_index() == 1) {
-        record = record_of_block(s, temperature);
-    }
+    const KeyCounts counts = key_bins_count(s.bins, s.edges);
+    key_bins_find(s.bins, counts, kK, [&](u32 bin, u32, u32) {
+        const u32 edge = key_bin_far_edge(bin, shift);
+        *s.threshold = max(smallest, edge < largest ? largest - edge : 0u);
+    });
 }
 
-// The record is in warp 1. Ends in a barrier.
-QN_DEVICE u32 find_threshold(const Shared &s, uint4 &record, float temperature)
+// Ends in a barrier.
+QN_DEVICE u32 find_threshold(const Shared &s)
 {
-    if constexpr (SEARCH) __syncthreads(); // the warps' sums
+    if constexpr (OWN_BOUND) __syncthreads(); // the maxima
     if constexpr (!OWN_BOUND) wait_for(s, kMaximaHere);
     if constexpr (SEARCH) {
         if (warp_index() == 0) {
             const u32 threshold = threshold_by_search(s.maxima);
             if (lane_index() == 0) *s.threshold = threshold;
-        } else if (warp_index() == 1) {
-            record = record_of_block(s, temperature);
         }
     } else {
-        threshold_by_bins(s, record, temperature);
+        threshold_by_bins(s);
     }
     __syncthreads();
     return *s.threshold;
@@ -410,17 +414,17 @@ QN_DEVICE void sort_own(const Shared &s, u32 count)
     }
 }
 
-// Sorted list and record to every CTA. The record is in warp 1. Returns this CTA's count.
+// List and record to every CTA. The record is in warp kRecordWarp. Returns this CTA's count.
 QN_DEVICE u32 send_list(const Shared &s, uint4 record, u32 rank)
 {
     const bool full = *s.vectors > kListSlots || *s.candidates > kListSlots;
     const u32 count = full ? 0 : *s.candidates;
     if constexpr (OWN_BOUND) cluster_wait(); // the peers exist
-    if (warp_index() == 1 && lane_index() < CLUSTER) {
+    if (warp_index() == kRecordWarp && lane_index() < CLUSTER) {
         record.x = full ? (u32)kFull : count;
         st_async(s.record + rank, record, s.here + kRecordsHere, lane_index());
     }
-    sort_own(s, count);
+    if constexpr (!kByBins) sort_own(s, count);
     if (thread_index() == 0 && count % 2) s.own[count] = 0; // the last 16 bytes are a pair
     __syncthreads();
     cluster_send<CLUSTER>(s.lists + rank * (kListStride / 2), reinterpret_cast<const uint4 *>(s.own), (count + 1) / 2,

@@ -33,39 +33,35 @@ QN_DEVICE u32 key_bin_far_edge(u32 bin, u32 shift)
     return ((bin + 1) << shift) - 1;
 }
 
-struct FoundBin {
-    u32 bin, before, count; // before: how many lie in nearer bins; count 0: none holds the n-th
-};
+// How many keys the bins hold: this thread's neighbouring ones, all of its warp, those of the warps before.
+constexpr u32 kKeyBinsEach = kKeyBins / THREADS;
 
-// How many keys the bins hold, a lane 32 neighbouring bins.
 struct KeyCounts {
-    u32 mine, before; // before: in nearer lanes
+    u32 mine, warp, before;
 };
 
-QN_DEVICE KeyCounts key_bins_count(const u32 *bins)
+// The whole CTA counts; holds a barrier. totals: kWarps words.
+QN_DEVICE KeyCounts key_bins_count(const u32 *bins, u32 *totals)
 {
-    static_assert(kKeyBins == kWarp * kWarp, "a lane counts a warp's width of bins");
-    KeyCounts c = {0, 0};
+    KeyCounts c = {0, 0, 0};
 #pragma unroll
-    for (u32 i = 0; i < kWarp; i++) c.mine += bins[key_bin_word(lane_index() * kWarp + i)];
-    c.before = warp_inclusive_sum(c.mine) - c.mine;
+    for (u32 i = 0; i < kKeyBinsEach; i++) c.mine += bins[key_bin_word(thread_index() * kKeyBinsEach + i)];
+    c.warp = warp_sum(c.mine);
+    if (lane_index() == 0) totals[warp_index()] = c.warp;
+    __syncthreads();
+    c.before = warp_sum(lane_index() < warp_index() ? totals[lane_index()] : 0u);
     return c;
 }
 
-// The lane whose number makes `here` true; at most one does, 32 if none.
-QN_DEVICE u32 only_lane(bool here)
+// Calls found(bin, before, count) in the thread whose bin holds the n-th, n >= 1; before: how many lie in nearer bins.
+// Nobody calls if there are fewer than n.
+template <class Found> QN_DEVICE void key_bins_find(const u32 *bins, const KeyCounts &c, u32 n, Found found)
 {
-    const u32 ballot = __ballot_sync(kFullMask, here);
-    return ballot ? (u32)__ffs((int)ballot) - 1u : (u32)kWarp;
-}
-
-// One warp: the bin that holds the n-th, n >= 1. The same in every lane. First the lane, then its bins, a lane a bin.
-QN_DEVICE FoundBin key_bins_find(const u32 *bins, const KeyCounts &c, u32 n)
-{
-    const u32 owner = only_lane(c.before < n && c.before + c.mine >= n);
-    if (owner == kWarp) return FoundBin{0, 0, 0};
-    const u32 count = bins[key_bin_word(owner * kWarp + lane_index())];
-    const u32 before = __shfl_sync(kFullMask, c.before, (int)owner) + warp_inclusive_sum(count) - count;
-    const int bin = (int)only_lane(before < n && before + count >= n);
-    return FoundBin{owner * kWarp + (u32)bin, __shfl_sync(kFullMask, before, bin), __shfl_sync(kFullMask, count, bin)};
+    if (c.before >= n || c.before + c.warp < n) return; // the same for a warp
+    u32 before = c.before + warp_inclusive_sum(c.mine) - c.mine, bin = thread_index() * kKeyBinsEach;
+    if (before >= n || before + c.mine < n) return;
+    u32 count = bins[key_bin_word(bin)];
+#pragma unroll 1
+    for (; before + count < n; count = bins[key_bin_word(++bin)]) before += count;
+    found(bin, before, count);
 }

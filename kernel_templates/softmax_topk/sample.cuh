@@ -65,14 +65,14 @@ QN_DEVICE u32 sample_floor(const u32 *keys, u32 mine, u32 vectors)
     return floor;
 }
 
-// Warp 0: the bin that holds the RANK-th of the sampled maxima, and where the 2 * RANK-th lies.
-QN_DEVICE void sample_search(const u32 *bins, u32 *found)
+// The bin that holds the RANK-th of the sampled maxima, and where the 2 * RANK-th lies. found is 0 before. Holds a barrier.
+QN_DEVICE void sample_search(const u32 *bins, u32 *totals, u32 *found)
 {
-    const KeyCounts counts = key_bins_count(bins);
-    const FoundBin at = key_bins_find(bins, counts, RANK), spare = key_bins_find(bins, counts, 2 * RANK);
-    if (lane_index() != 0) return;
-    found[kFoundBin] = at.bin, found[kFoundBefore] = at.before, found[kFoundCount] = at.count;
-    found[kFoundSpare] = spare.count ? spare.bin + 1 : 0;
+    const KeyCounts counts = key_bins_count(bins, totals);
+    key_bins_find(bins, counts, RANK, [&](u32 bin, u32 before, u32 count) {
+        found[kFoundBin] = bin, found[kFoundBefore] = before, found[kFoundCount] = count;
+    });
+    key_bins_find(bins, counts, 2 * RANK, [&](u32 bin, u32, u32) { found[kFoundSpare] = bin + 1; });
 }
 
 // Last vector in which elements of the tied key are taken: tied_before of the sampled maxima are larger, `tied` equal.
@@ -86,7 +86,7 @@ QN_DEVICE u32 sample_cut(u32 begin, u32 vectors, u32 larger, u32 tied)
 }
 
 // bins: at least kKeyBinWords words; edges: 2 * kWarps words; found: kFoundWords words. All `words` bins are 0 afterwards.
-// The same in every thread. Warp 1 calls meanwhile() while warp 0 searches; a barrier follows.
+// The same in every thread. Warp 1 calls meanwhile() before the last barrier.
 template <u32 kWords, class Meanwhile>
 QN_DEVICE Threshold sample_threshold(Sample &sample, const Row &row, u32 begin, u32 end, u32 *bins, u32 *edges,
                                      u32 *found, Meanwhile meanwhile)
@@ -121,10 +121,8 @@ QN_DEVICE Threshold sample_threshold(Sample &sample, const Row &row, u32 begin, 
     for (u32 i = 0; i < SAMPLE; i++)
         if (keys[i] >= smallest) atomicAdd(&bins[key_bin_word((largest - keys[i]) >> shift)], 1u);
     __syncthreads();
-    if (warp_index() == 0)
-        sample_search(bins, found);
-    else if (warp_index() == 1)
-        meanwhile();
+    sample_search(bins, edges, found);
+    if (warp_index() == 1) meanwhile();
     __syncthreads();
     const u32 bin = found[kFoundBin], count = found[kFoundCount];
     const u32 spare = found[kFoundSpare] ? min(largest - 1, key_bin_far_edge(found[kFoundSpare] - 1, shift)) : largest;

@@ -42,10 +42,11 @@ QN_DEVICE float weight(float x, const Exponent &e)
     return ex2_ftz(fmaf(x, e.scale, -e.offset));
 }
 
-// The sum relative to the maximum, of one relative to the offset.
-QN_DEVICE bool sum_is_usable(float sum, float max, const Exponent &e)
+// The sum relative to the maximum, of one relative to the offset; furthest: how far that may be from the maximum, in bits.
+// The exponents of large terms are rounded to 2^-24 of it.
+QN_DEVICE bool sum_is_usable(float sum, float max, const Exponent &e, float furthest = 60.f)
 {
-    return fabsf(fmaf(max, e.scale, -e.offset)) <= 60.f && is_finite(sum) && e.scale != 0.f;
+    return fabsf(fmaf(max, e.scale, -e.offset)) <= furthest && is_finite(sum) && e.scale != 0.f;
 }
 QN_DEVICE float sum_from_offset(float sum, float max, const Exponent &e)
 {

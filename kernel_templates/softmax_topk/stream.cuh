@@ -98,6 +98,16 @@ QN_DEVICE Filter filter_of(const Threshold &t)
     return Filter{Element::bound(t.low), Element::bound(t.high), t.cut};
 }
 
+// What a vector's elements are compared with.
+struct Bounds {
+    Packed filter, token;
+};
+
+QN_DEVICE Bounds bounds_at(const Filter &filter, const TokenBounds &token, u32 v)
+{
+    return Bounds{v <= filter.cut ? filter.low : filter.high, v < token.vector ? token.earlier : token.later};
+}
+
 // The warp's own part of the list.
 struct WarpList {
     uint4 *slot;    // [kWarpSlots]
@@ -133,8 +143,8 @@ struct TileSum {
     float even, odd;
 };
 
-QN_DEVICE void stream_vector(const WarpList &list, Packed bound, bool inside, const uint4 &x, u32 v,
-                             const Exponent &exponent, const TokenBounds &token, TileSum &sum, Stream &stream)
+QN_DEVICE void stream_vector(const WarpList &list, const Bounds &bounds, bool inside, const uint4 &x, u32 v,
+                             const Exponent &exponent, TileSum &sum, Stream &stream)
 {
     float y[kPerVector];
     Element::unpack(x, y);
@@ -143,8 +153,8 @@ QN_DEVICE void stream_vector(const WarpList &list, Packed bound, bool inside, co
         for (u32 q = 0; q < kPerVector; q += 2)
             sum.even += weight(y[q], exponent), sum.odd += weight(y[q + 1], exponent);
     }
-    if constexpr (TOKEN) stream.before += inside ? token_count(token, v, x) : 0u;
-    if constexpr (RANK > 0) push(list, bound, inside, x, v, stream);
+    if constexpr (TOKEN) stream.before += inside ? Element::reaching(x, bounds.token) : 0u;
+    if constexpr (RANK > 0) push(list, bounds.filter, inside, x, v, stream);
 }
 
 QN_DEVICE void end_tile(const TileSum &sum, Stream &stream)
@@ -155,75 +165,93 @@ QN_DEVICE void end_tile(const TileSum &sum, Stream &stream)
         stream.sum.sum += sum.even + sum.odd;
 }
 
-// A tile that needs care: the row's ends, the share's end or the cut may lie in it. Returns where the next one begins.
-QN_DEVICE u32 stream_tile(const WarpList &list, const Share &share, u32 base, const Filter &filter,
-                          const Exponent &exponent, const TokenBounds &token, Stream &stream)
-{
-    uint4 x[UNROLL];
-#pragma unroll
-    for (u32 u = 0; u < UNROLL; u++) {
-        const u32 v = base + u * THREADS + thread_index();
-        x[u] = v < share.end ? row_fetch(share.row, v) : row_pad();
-    }
-#pragma unroll
-    for (u32 u = 0; u < UNROLL; u++) {
-        const u32 v = base + u * THREADS + thread_index();
-        if (v < share.end) x[u] = row_mend(x[u], share.row, v);
-    }
-    TileSum sum = {-0.f, -0.f};
-#pragma unroll
-    for (u32 u = 0; u < UNROLL; u++) {
-        const u32 v = base + u * THREADS + thread_index();
-        stream_vector(list, v <= filter.cut ? filter.low : filter.high, v < share.end, x[u], v, exponent, token, sum,
-                      stream);
-    }
-    end_tile(sum, stream);
-    return base + kTile;
-}
-
 // Whether a vector's successor is asked for before the work on it (more registers move, more loads are in flight) or
 // after: measured better with one or two CTAs an SM, and with more.
-constexpr bool kAskFirst = MIN_CTAS <= 2;
+constexpr bool kAskFirst = MIN_CTAS <= 2 && UNROLL <= 4;
 
-// Tiles from base on that need none. A vector's successor is loaded while other vectors of the tile are worked on.
-// Returns where the next tile begins.
-QN_DEVICE u32 stream_tiles(const WarpList &list, const Row &row, u32 base, u32 tiles, Packed bound,
-                           const Exponent &exponent, const TokenBounds &token, Stream &stream)
+// A stretch of a share: `steps` times THREADS vectors from `base` on, all whole and with the same bounds.
+struct Run {
+    const uint4 *vector; // this thread's next one
+    u32 v, steps, shift;
+    Bounds bounds;
+};
+
+// Whether a run may begin with the row's first vector where that is cut: it is mended as it is loaded. Where there are no
+// registers for it (many vectors in flight, long rows, f32 vectors put together from two), it is left to stream_rest.
+constexpr bool kCutInRun = UNROLL <= 4 && !kLongRow && !(BATCH_INVARIANT && sizeof(Raw) == 4);
+
+// Vector u of a run's first tile.
+QN_DEVICE uint4 run_fetch(const Row &row, const Run &run, u32 u)
 {
-    u32 v = base + thread_index();
-    const uint4 *vector = row.vectors + v;
-    uint4 x[UNROLL];
-#pragma unroll
-    for (u32 u = 0; u < UNROLL; u++) x[u] = row_fetch_inner(vector + u * THREADS, row.shift);
+    if (kCutInRun && u == 0 && run.v == 0) return row_load(row, 0);
+    return row_fetch_inner(run.vector + u * THREADS, run.shift);
+}
+
+// Whole tiles of a run, the first of which is in x. A vector's successor is loaded while other vectors of the tile are
+// worked on, also those of the tile that the run's last steps make.
+QN_DEVICE void stream_tiles(const WarpList &list, Run &run, uint4 (&x)[UNROLL], const Exponent &exponent,
+                            Stream &stream)
+{
 #pragma unroll 1
-    for (; tiles; tiles--, v += kTile) {
-        vector += kTile;
+    for (; run.steps >= UNROLL; run.steps -= UNROLL, run.v += kTile) {
+        run.vector += kTile;
         TileSum sum = {-0.f, -0.f};
 #pragma unroll
         for (u32 u = 0; u < UNROLL; u++) {
             const uint4 now = x[u];
-            if (kAskFirst && tiles > 1) x[u] = row_fetch_inner(vector + u * THREADS, row.shift);
-            stream_vector(list, bound, true, now, v + u * THREADS, exponent, token, sum, stream);
-            if (!kAskFirst && tiles > 1) x[u] = row_fetch_inner(vector + u * THREADS, row.shift);
+            if (kAskFirst && run.steps > UNROLL + u) x[u] = row_fetch_inner(run.vector + u * THREADS, run.shift);
+            stream_vector(list, run.bounds, true, now, run.v + u * THREADS, exponent, sum, stream);
+            if (!kAskFirst && run.steps > UNROLL + u) x[u] = row_fetch_inner(run.vector + u * THREADS, run.shift);
         }
         end_tile(sum, stream);
     }
-    return v - thread_index();
 }
 
-// All tiles of the share: runs of those that need no care, and single ones that do.
+// The last steps of a run, fewer than a tile's, and THREADS vectors more, which need care: the row's ends, the share's
+// end, the cut or the token may lie among them.
+QN_DEVICE void stream_rest(const WarpList &list, const Share &share, const Run &run, uint4 (&x)[UNROLL],
+                           const Filter &filter, const TokenBounds &token, const Exponent &exponent, Stream &stream)
+{
+    const u32 v = run.v + run.steps * THREADS;
+    const bool inside = v < share.end;
+    uint4 last = inside ? row_fetch(share.row, v) : row_pad();
+    TileSum sum = {-0.f, -0.f};
+#pragma unroll
+    for (u32 u = 0; u + 1 < UNROLL; u++)
+        if (u < run.steps) stream_vector(list, run.bounds, true, x[u], run.v + u * THREADS, exponent, sum, stream);
+    if (inside) last = row_mend(last, share.row, v);
+    if (v - thread_index() < share.end)
+        stream_vector(list, bounds_at(filter, token, v), inside, last, v, exponent, sum, stream);
+    end_tile(sum, stream);
+}
+
+// The share in runs of whole vectors with the same bounds. Where a row is to be cut into them must not depend on its
+// address with BATCH_INVARIANT, since that decides which exponentials are added first.
 QN_DEVICE void stream_run(const WarpList &list, const Share &share, const Filter &filter, const Exponent &exponent,
                           const TokenBounds &token, Stream &stream)
 {
-    const u32 inner = min(share.end, row_whole_end(share.row));
-    const u32 cut_begin = share.row.lead + share.row.shift; // not 0: vector 0 is not whole
+    const Row &row = share.row;
+    const u32 whole = BATCH_INVARIANT ? row.count - min(row.count, 2u) : row_whole_end(row);
+    const bool begins_whole = kCutInRun || (!BATCH_INVARIANT && row.lead == 0);
     for (u32 base = share.begin; base < share.end;) {
-        const bool early = base <= filter.cut;
-        const u32 until = early ? min(inner, filter.cut + 1) : inner; // up to here one bound serves
-        const u32 tiles = (base || !cut_begin) && base < until ? (until - base) / kTile : 0;
-        base = tiles ? stream_tiles(list, share.row, base, tiles, early ? filter.low : filter.high, exponent, token,
-                                    stream)
-                     : stream_tile(list, share, base, filter, exponent, token, stream);
+        u32 until = min(share.end, whole); // up to here the same bounds serve
+        if (base <= filter.cut) until = min(until, filter.cut + 1);
+        if (TOKEN && base < token.vector) until = min(until, token.vector);
+        const u32 v = base + thread_index();
+        Run run = {row.vectors + v, v, 0, row.shift, bounds_at(filter, token, base)};
+        if ((base || begins_whole) && base < until) run.steps = (until - base) / THREADS;
+        base += (run.steps + 1) * THREADS;
+        uint4 x[UNROLL];
+        if (run.steps >= UNROLL) {
+#pragma unroll
+            for (u32 u = 0; u < UNROLL; u++) x[u] = run_fetch(row, run, u);
+            stream_tiles(list, run, x, exponent, stream);
+        } else {
+#pragma unroll
+            for (u32 u = 0; u + 1 < UNROLL; u++)
+                if (u < run.steps) x[u] = run_fetch(row, run, u);
+        }
+        stream_rest(list, share, run, x, filter, token, exponent, stream);
     }
 }
 

@@ -304,7 +304,8 @@ static void sizes_of(const quern_args *base, void *out)
 static void bucket_name(size_t bucket, char *text, size_t bytes)
 {
     static const char *const names[QN_ATTENTION_BUCKETS] = {"Sq 1..16, Sq·Hq/Hkv 1..8", "Sq 1..16, Sq·Hq/Hkv 9..16",
-                                                            "Sq 1..16, Sq·Hq/Hkv 17…", "Sq 17…"};
+                                                            "Sq 1..16, Sq·Hq/Hkv 17…", "Sq 17..6143", "Sq 6144…"};
+    _Static_assert(QN_ATTENTION_LONG_QUERIES == 6144, "the last names");
     snprintf(text, bytes, "%s", names[bucket]);
 }
 
@@ -314,7 +315,8 @@ static void bucket_sizes(size_t bucket, void *out)
         [QN_ATTENTION_DECODE_8] = {sizeof(sizes_t), 32, 1, 8192, 32, 8, 32, 262144, 16384, 512},
         [QN_ATTENTION_DECODE_16] = {sizeof(sizes_t), 32, 1, 8192, 128, 8, 32, 262144, 16384, 512},
         [QN_ATTENTION_DECODE_64] = {sizeof(sizes_t), 64, 1, 4096, 64, 1, 64, 262144, 16384, 256},
-        [QN_ATTENTION_MANY] = {sizeof(sizes_t), 2, 8192, 8192, 16, 16, 16384, 16384, 1024, 512},
+        [QN_ATTENTION_MANY] = {sizeof(sizes_t), 16, 1024, 1024, 16, 16, 16384, 16384, 1024, 64},
+        [QN_ATTENTION_LONG] = {sizeof(sizes_t), 2, 8192, 8192, 16, 16, 16384, 16384, 1024, 512},
     };
     *(sizes_t *)out = typical[bucket];
 }
@@ -324,6 +326,7 @@ static size_t bucket_of(const void *in)
     const sizes_t *n = in;
     int64_t queries = n->Sq ? n->Sq : n->B ? ceil_div(n->Tq, n->B) : 0;
     int64_t packed = n->Hkv ? n->Hq / n->Hkv : 1;
+    if (queries >= QN_ATTENTION_LONG_QUERIES) return QN_ATTENTION_LONG;
     if (queries > ATTENTION_SPLIT_QUERIES) return QN_ATTENTION_MANY;
     int64_t rows = queries * packed;
     return rows <= 8 ? QN_ATTENTION_DECODE_8 : rows <= 16 ? QN_ATTENTION_DECODE_16 : QN_ATTENTION_DECODE_64;
@@ -341,7 +344,8 @@ static uint32_t buckets_between(const quern_spec *base, const void *at_least, co
     }
     int64_t few = most < ATTENTION_SPLIT_QUERIES ? most : ATTENTION_SPLIT_QUERIES;
     int64_t least_packed = from->Hkv ? from->Hq / to->Hkv : 1, most_packed = from->Hkv ? to->Hq / from->Hkv : to->Hq;
-    uint32_t found = most > ATTENTION_SPLIT_QUERIES ? 1u << QN_ATTENTION_MANY : 0;
+    uint32_t found = most >= QN_ATTENTION_LONG_QUERIES ? 1u << QN_ATTENTION_LONG : 0;
+    if (most > ATTENTION_SPLIT_QUERIES && least < QN_ATTENTION_LONG_QUERIES) found |= 1u << QN_ATTENTION_MANY;
     if (least > ATTENTION_SPLIT_QUERIES) return found;
     if (least * least_packed <= 8) found |= 1u << QN_ATTENTION_DECODE_8;
     if (least * least_packed <= 16 && few * most_packed > 8) found |= 1u << QN_ATTENTION_DECODE_16;
@@ -510,11 +514,11 @@ static int64_t constant_of(const qn_kernel_plan *k, const char *name)
 }
 
 // CTAs that share a tile's splits, of one to four waves of them: those that take least time, a split being so many blocks
-// and a start and an end a few more. No bit of the results depends on it.
-static int split_ctas(const qn_config *c, const qn_device_limits *limits, const splits *r, int64_t tiles)
+// and a start and an end a few more.
+static int split_ctas(const qn_config *c, int64_t sms, const splits *r, int64_t tiles)
 {
     enum { WAVES = 4, START_AND_END = 6 };
-    int64_t room = (int64_t)limits->sm_count * c->value[QN_ATTENTION_CTAS], best = INT64_MAX;
+    int64_t room = sms * c->value[QN_ATTENTION_CTAS], best = INT64_MAX;
     int64_t blocks = r->split / c->value[QN_ATTENTION_KEYS];
     int ctas = 1;
     for (int64_t waves = 1; waves <= WAVES && r->most > 1 && r->places <= ATTENTION_TICKETS; waves++) {
@@ -527,12 +531,24 @@ static int split_ctas(const qn_config *c, const qn_device_limits *limits, const 
     return ctas;
 }
 
+// Whether the splits of a CTA are one part: less to write and to add, but warps that nothing holds together drift apart,
+// which wide rows bear only for some time. The caller may want to know the parts.
+static bool joins(const spec_t *s, const qn_config *c, const splits *r, int64_t tiles)
+{
+    enum { NARROW = 64, MOST_KEYS = 2048 };
+    if (is_heads(c) || s->kv_split || s->batch_invariant) return false;
+    if (c->value[QN_ATTENTION_PLAN] != QN_ATTENTION_STREAM || (s->d <= NARROW && s->dv <= NARROW)) return true;
+    return ceil_div(r->most, split_ctas(c, QN_ATTENTION_USUAL_SMS, r, tiles)) * r->split <= MOST_KEYS;
+}
+
 enum { MOST_CTAS = 32768 }; // of a grid's second axis, about half of what there may be
 
-// The last splits of a tile, a CTA each, of CTAs that have many: about a quarter of all.
-static int split_rest(const splits *r, int ctas)
+// The last splits of a tile, a CTA each, of CTAs that have many: about a quarter of all, an eighth where those of a CTA are
+// one part.
+static int split_rest(const splits *r, int ctas, bool joins)
 {
-    int64_t rest = r->most / 4 < MOST_CTAS ? r->most / 4 : MOST_CTAS;
+    int64_t rest = r->most / (joins ? 8 : 4);
+    if (rest > MOST_CTAS) rest = MOST_CTAS;
     return r->most >= (int64_t)8 * ctas && r->places <= ATTENTION_TICKETS ? (int)rest : 0;
 }
 
@@ -545,19 +561,24 @@ static void set_splits(const spec_t *s, const qn_config *cut, const qn_config *t
     r.split = by.split, r.most = by.most;
     p->split = (int)r.split, p->split_tiles = (int)r.tiles, p->split_most = (int)r.most;
     p->workspace = r.most > 1 ? a->workspace : NULL;
+    p->joins = joins(s, tiles, &r, (int64_t)out->grid[0]);
     p->split_ctas = is_heads(tiles) ? (int)(r.most < MOST_CTAS ? r.most : MOST_CTAS)
-                                    : split_ctas(tiles, limits, &r, (int64_t)out->grid[0]);
+                                    : split_ctas(tiles, p->joins ? QN_ATTENTION_USUAL_SMS : limits->sm_count, &r,
+                                                 (int64_t)out->grid[0]);
     p->split_long = p->split_ctas;
-    if (stream) p->split_ctas += split_rest(&r, p->split_ctas);
+    if (stream) p->split_ctas += split_rest(&r, p->split_ctas, p->joins);
     p->merges = !is_heads(tiles) && (!stream || (int64_t)out->grid[0] >= limits->sm_count);
     out->grid[1] = (uint32_t)p->split_ctas;
 }
 
-// CTAs of merge.cu a tile: some for each SM in all, of eight warps that have 64 columns of a row at a time.
-static uint32_t merge_ctas(const spec_t *s, const qn_config *c, uint32_t tiles)
+// CTAs of merge.cu a tile: some for each SM in all, of eight warps that have 64 columns of a row at a time, or half as many
+// where there are many parts.
+static uint32_t merge_ctas(const spec_t *s, const qn_config *c, int parts, uint32_t tiles)
 {
     enum { ALL = 1056 };
-    uint32_t most = (uint32_t)(c->value[QN_ATTENTION_ROWS] * ceil_div(s->dv, 64) / 8), ctas = tiles ? ALL / tiles : ALL;
+    int columns = is_heads(c) && parts > 16 ? 32 : 64;
+    uint32_t most = (uint32_t)(c->value[QN_ATTENTION_ROWS] * ceil_div(s->dv, columns) / 8),
+             ctas = tiles ? ALL / tiles : ALL;
     return ctas < 1 ? 1 : ctas > most ? most : ctas;
 }
 
@@ -599,7 +620,7 @@ QN_LAUNCH_PATH static void launch(const quern_spec *base, const qn_config *confi
     }
     if (is_cut(config) && stage == 1) {
         out->skip = p.split_most == 1 || p.merges;
-        out->grid[1] = merge_ctas(s, config, out->grid[0]);
+        out->grid[1] = merge_ctas(s, config, p.split_most, out->grid[0]);
     }
     if (maps && stage == 0) {
         bool fine = is_heads(config)

@@ -23,8 +23,16 @@ enum qn_attention_knob {
 };
 extern const qn_knob qn_attention_knobs[QN_ATTENTION_KNOBS];
 
-// Buckets of sizes: few queries a sequence (decode) by the rows that a KV head's queries make, then all others.
-enum { QN_ATTENTION_DECODE_8, QN_ATTENTION_DECODE_16, QN_ATTENTION_DECODE_64, QN_ATTENTION_MANY, QN_ATTENTION_BUCKETS };
+// Buckets of sizes: few queries a sequence (decode) by the rows that a KV head's queries make, then many, and very many.
+enum {
+    QN_ATTENTION_DECODE_8,
+    QN_ATTENTION_DECODE_16,
+    QN_ATTENTION_DECODE_64,
+    QN_ATTENTION_MANY,
+    QN_ATTENTION_LONG,
+    QN_ATTENTION_BUCKETS
+};
+enum { QN_ATTENTION_LONG_QUERIES = 6144 }; // a sequence, from which on they are very many
 
 // What a plan needs of an SM, in numbers: what is refused, and what `quern show plan` prints.
 typedef struct qn_attention_budget {
@@ -65,6 +73,9 @@ bool qn_attention_map_keys(const quern_attention_spec *spec, const struct qn_dri
                            const struct attention_params *params, int64_t pages, bool values, int rows,
                            struct attention_map *map);
 
+// Splits that may not depend on the device are made for one of so many SMs.
+enum { QN_ATTENTION_USUAL_SMS = 132 };
+
 // ---- plan=heads (attention_heads.c)
 
 quern_status qn_attention_heads_check(const quern_attention_spec *spec, const qn_arch *arch, const qn_config *config);
@@ -90,8 +101,8 @@ int qn_attention_wgmma_shared(const quern_attention_spec *spec, const qn_config 
 int qn_attention_wgmma_registers(const quern_attention_spec *spec, const qn_config *config);
 int qn_attention_wgmma_threads(const qn_config *config);
 const char *qn_attention_wgmma_template(const qn_config *config);
-// False: none of its tiles serves the spec.
-bool qn_attention_wgmma_choose(const quern_attention_spec *spec, const qn_arch *arch, qn_config *config);
+// is_long: very many queries a sequence. False: none of its tiles serves the spec.
+bool qn_attention_wgmma_choose(const quern_attention_spec *spec, const qn_arch *arch, bool is_long, qn_config *config);
 // Fills the parameters of the first stage, from those of every attention kernel and from out->grid, which is that of the
 // plan "prefill" with these rows. queries: positions of q; pages: of k and v. False: the driver refused a map.
 bool qn_attention_wgmma_launch(const quern_attention_spec *spec, const qn_config *config,

@@ -141,7 +141,7 @@ bool qn_attention_heads_choose(const quern_spec *base, const qn_arch *arch, qn_c
 // ---- splits: one a CTA, as many as make one to four waves come out even on a usual device. No more than the sizes and
 // the configuration decides, so that bits do not depend on the device.
 
-enum { USUAL_SMS = 132, MOST_WAVES = 4 };
+enum { MOST_WAVES = 4 };
 
 // Ragged sequences may have many more tiles than it seems, which is memory: one wave.
 static int64_t most_waves(const spec_t *s)
@@ -151,7 +151,7 @@ static int64_t most_waves(const spec_t *s)
 
 int64_t qn_attention_heads_split(const spec_t *s, const qn_config *c, int64_t tiles, int64_t keys)
 {
-    int64_t wave = USUAL_SMS * value_of(c, QN_ATTENTION_CTAS), cuts = 1, best = 0;
+    int64_t wave = QN_ATTENTION_USUAL_SMS * value_of(c, QN_ATTENTION_CTAS), cuts = 1, best = 0;
     if (tiles < 1) tiles = 1;
     for (int64_t waves = 1; waves <= most_waves(s) && best < 58; waves++) { // by the share of them that is used, of 64
         int64_t count = waves * wave / tiles, used = count * tiles * 64 / (waves * wave);
@@ -163,7 +163,7 @@ int64_t qn_attention_heads_split(const spec_t *s, const qn_config *c, int64_t ti
 
 int64_t qn_attention_heads_parts(const spec_t *s, const qn_config *c, int64_t tiles)
 {
-    int64_t most = most_waves(s) * USUAL_SMS * value_of(c, QN_ATTENTION_CTAS);
+    int64_t most = most_waves(s) * QN_ATTENTION_USUAL_SMS * value_of(c, QN_ATTENTION_CTAS);
     return tiles > most ? tiles : most;
 }
 

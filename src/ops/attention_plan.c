@@ -270,7 +270,7 @@ static quern_status plan_wgmma(const quern_spec *base, const qn_arch *arch, cons
 static void add_merge(const spec_t *s, const qn_config *c, qn_kernel_plan *k)
 {
     k->template_path = "attention/merge.cu";
-    k->threads = 256, k->min_ctas = 2, k->cluster = 1;
+    k->threads = 256, k->min_ctas = !is_heads(c) ? 2 : s->window_left >= 0 ? 3 : 4, k->cluster = 1;
     k->params_bytes = sizeof(attention_params);
     k->overlaps = true;
     write_entry(s, c, k->entry);
@@ -422,9 +422,9 @@ void qn_attention_choose(const quern_spec *base, const qn_arch *arch, size_t buc
     qn_message_mark mark;
     qn_message_save(&mark);
     memset(c, 0, sizeof *c);
-    if (s->batch_invariant || bucket != QN_ATTENTION_MANY)
+    if (s->batch_invariant || bucket < QN_ATTENTION_MANY)
         choose_decode(base, arch, bucket, c);
-    else if (!qn_attention_wgmma_choose(s, arch, c))
+    else if (!qn_attention_wgmma_choose(s, arch, bucket == QN_ATTENTION_LONG, c))
         choose_prefill(base, arch, c);
     qn_message_restore(&mark);
 }

@@ -137,17 +137,24 @@ typedef struct tile {
 } tile;
 
 static const tile tiles[] = {
-    {64, 64, 192, 128, 1, 4},  {64, 64, 192, 112, 1, 4},  {128, 128, 128, 128, 1, 4}, {192, 128, 128, 128, 1, 4},
-    {192, 192, 128, 96, 1, 4}, {256, 256, 128, 64, 1, 4}, {576, 512, 64, 64, 2, 2},   {0, 0, 0, 0, 0, 0},
+    {64, 64, 192, 128, 1, 4},   {64, 64, 192, 112, 1, 4},   {64, 64, 192, 96, 1, 4},
+    {128, 128, 128, 128, 1, 4}, {192, 128, 128, 128, 1, 4}, {192, 192, 128, 96, 1, 4},
+    {256, 256, 128, 64, 1, 4},  {576, 512, 64, 64, 2, 2},   {0, 0, 0, 0, 0, 0},
 };
 
-// Three groups are faster than two where all rows see all keys. Under a causal limit they are over long sequences (by a
-// tenth), but over a thousand tokens slower by as much: more of their keys are masked, and 192 rows don't divide these.
-bool qn_attention_wgmma_choose(const spec_t *s, const qn_arch *arch, qn_config *c)
+// Three groups are faster than two. Under a causal limit, where part of the blocks is masked, with smaller blocks, the
+// smaller the shorter a sequence is; within windows there would be more masked than gained.
+static bool suits(const spec_t *s, const tile *t, bool is_long)
 {
-    bool limited = s->causal || s->window_right >= 0;
+    if (t->rows != 192) return true;
+    if (!s->causal && s->window_right < 0) return t->keys > 96;
+    return s->window_left < 0 && s->dv == 64 && t->keys <= (is_long ? 112 : 96);
+}
+
+bool qn_attention_wgmma_choose(const spec_t *s, const qn_arch *arch, bool is_long, qn_config *c)
+{
     for (const tile *t = tiles; t->most_d; t++) {
-        if (s->d > t->most_d || s->dv > t->most_dv || (t->rows == 192 && limited)) continue;
+        if (s->d > t->most_d || s->dv > t->most_dv || !suits(s, t, is_long)) continue;
         memset(c, 0, sizeof *c);
         c->value[QN_ATTENTION_PLAN] = QN_ATTENTION_WGMMA;
         c->value[QN_ATTENTION_ROWS] = t->rows, c->value[QN_ATTENTION_KEYS] = t->keys;

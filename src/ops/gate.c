@@ -98,17 +98,21 @@ static int block_threads(const spec_t *s)
 {
     return ceil_div(s->E, 32) * 32;
 }
+static int slots_of(const spec_t *s) // candidates of a token
+{
+    return 32 * (s->K <= 8 ? 1 : s->K <= 16 ? 2 : 4);
+}
 
 // ---- block (block.cu)
 
-static int block_shared(const spec_t *s)
+int qn_gate_block_shared(const spec_t *s, int threads)
 {
-    int threads = block_threads(s), warps = threads / 32, groups = is_grouped(s) ? (int)s->n_group : 1;
+    int warps = threads / 32, of_experts = ceil_div(s->E, 32), groups = is_grouped(s) ? (int)s->n_group : 1;
     int ratio = is_grouped(s) ? ceil_div(s->n_group, s->topk_group) : 1;
-    int wanted = (int)(s->K + s->K / 4 + 1) * ratio, unit = 32;
-    while (unit > 2 && threads / unit < wanted) unit /= 2;
-    int slots = 32 * (s->K <= 8 ? 1 : s->K <= 16 ? 2 : 4);
-    return ceil_div(threads / unit, 4) * 16 + ceil_div(s->K, 4) * 16 + slots * 12 + threads * 8 +
+    int wanted = (int)(s->K + s->K / 4 + 1) * ratio, best = ceil_div(wanted, of_experts), unit = 16;
+    while (unit > 2 && of_experts * (32 / unit) < wanted) unit /= 2;
+    int units = of_experts * (best <= 3 ? best : 32 / unit);
+    return 16 + ceil_div(units, 4) * 16 + ceil_div(s->K, 4) * 16 + slots_of(s) * 12 + threads * 8 +
            (1 + groups + 2 * warps) * 4;
 }
 
@@ -138,7 +142,7 @@ static int lanes_own(const spec_t *s, int lanes)
 
 static int lanes_shared(const spec_t *s, const qn_config *c)
 {
-    int tokens = c->value[WARPS] * (32 / c->value[LANES]), slots = s->K <= 8 ? 32 : s->K <= 16 ? 64 : 128;
+    int tokens = c->value[WARPS] * (32 / c->value[LANES]), slots = slots_of(s);
     int keys = (int)(s->E + (is_grouped(s) ? s->n_group : 0)); // of rounds.cuh
     return tokens * (slots * 16 + ceil_div(s->K, 4) * 16) + c->value[WARPS] * keys * 4;
 }
@@ -253,7 +257,7 @@ static quern_status plan(const quern_spec *base, const qn_arch *arch, const qn_c
         k->params_bytes = sizeof(gate_block_params);
         qn_plan_constant(k, "GATE_AT", 0);
         k->threads = block_threads(s);
-        k->dynamic_shared = block_shared(s);
+        k->dynamic_shared = qn_gate_block_shared(s, k->threads);
     } else {
         k->template_path = "gate/given.cu";
     }

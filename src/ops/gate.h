@@ -17,4 +17,7 @@ static inline void qn_gate_put_params(const qn_kernel_plan *k, const gate_params
     memcpy((char *)params + at, p, sizeof *p);
 }
 
+// Bytes of shared memory of a gate by a CTA of so many threads (block.cuh: kBlockBytes).
+int qn_gate_block_shared(const quern_gate_spec *s, int threads);
+
 #endif

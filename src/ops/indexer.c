@@ -3,7 +3,7 @@
 // kernel_templates/indexer/*.cu; this file and they share args.h, and each kernel asserts the sizes computed here.
 //
 //   fused    scores and selection in one launch, `shares` CTAs a row, of which the last to end merges
-//   wgmma    the same, other instructions
+//   wgmma    the same, other instructions; of many shares several end a row, each a part of it
 //   prefill  many rows a sequence: keys are decoded once for eight of them (indexer_prefill.c)
 #include <math.h>
 #include <stddef.h>
@@ -185,6 +185,8 @@ enum {
     MOST_BINS = 4096,
     WORDS = 18,
     SLACK = 16,
+    MOST_PARTS = 16,
+    LEAST_IN_PARTS = 16, // shares of a row that ends in parts
     MOST_CTAS = TICKETS
 };
 
@@ -474,6 +476,12 @@ static size_t workspace(const quern_spec *spec, const qn_config *config, const v
     return 4 * TICKETS + (size_t)(rows * (records > RAW_BYTES ? records : RAW_BYTES));
 }
 
+// CTAs that end a row together: they wait for one another, which is short where all of them are resident.
+static int parts_of(const qn_device_limits *limits, int64_t rows, int shares)
+{
+    return shares < LEAST_IN_PARTS || rows * shares > limits->sm_count ? 1 : MOST_PARTS;
+}
+
 // Entries that a row can have.
 static int64_t capacity_of(const spec_t *s, const args_t *a)
 {
@@ -569,6 +577,7 @@ QN_LAUNCH_PATH static void launch(const quern_spec *base, const qn_config *confi
         .rows = (int)a->T,
         .shares = prefill || a->T > most_rows(config) ? 1 : config->value[SHARES],
     };
+    p.parts = parts_of(limits, a->T, p.shares);
     fill_queries(s, a, &p);
     fill_keys(s, a, &p);
     out->grid[0] = (uint32_t)(a->T * p.shares), out->grid[1] = 1, out->grid[2] = 1;

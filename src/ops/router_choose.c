@@ -89,13 +89,26 @@ static bool choose_tile(const spec_t *s, const qn_arch *arch, const qn_config *f
     return least != INT64_MAX;
 }
 
+// Half the warps, where they are many more than the gate has use for and enough are left to load.
+static void use_fewer_warps(const spec_t *s, const qn_arch *arch, qn_config *c)
+{
+    qn_config fewer = *c;
+    fewer.value[QN_ROUTER_CHUNK] = 2 * c->value[QN_ROUTER_CHUNK];
+    const qn_router_cut cut = qn_router_cut_of(s, &fewer);
+    const int64_t left = ceil_div(cut.slice, fewer.value[QN_ROUTER_CHUNK]);
+    const bool many = 2 * 2 * left * 32 >= 3 * gate_threads(s) && qn_router_is_fused(s, arch, c);
+    if (many && left >= 7 && cut.slices == c->value[QN_ROUTER_SLICES] && fits(s, arch, &fewer)) *c = fewer;
+}
+
 static bool choose_fragments(const spec_t *s, const qn_arch *arch, int64_t N, qn_config *best)
 {
     static const int experts[] = {8, 16, 24, 32};
     qn_config first = {
         .value = {[QN_ROUTER_PLAN] = QN_ROUTER_FRAGMENTS, [QN_ROUTER_SUMS] = QN_ROUTER_PARTS, [QN_ROUTER_CHUNK] = 64}};
     first.value[QN_ROUTER_TOKENS] = N <= 8 ? 8 : N <= 16 ? 16 : N <= 32 ? 32 : 64;
-    return choose_tile(s, arch, &first, experts, QN_COUNT(experts), 1, best);
+    if (!choose_tile(s, arch, &first, experts, QN_COUNT(experts), 1, best)) return false;
+    use_fewer_warps(s, arch, best);
+    return true;
 }
 
 static bool choose_wide(const spec_t *s, const qn_arch *arch, qn_config *best)

@@ -227,7 +227,8 @@ static quern_status plan_kernel(const spec_t *s, const qn_arch *arch, const qn_c
 static void plan_gather(const spec_t *s, const qn_arch *arch, const qn_config *c, qn_kernel_plan *k)
 {
     qn_router_cut d = qn_router_cut_of(s, c);
-    int registers = (int)round_up(qn_router_gate_registers(s) + 8 + (d.slices + 3) / 4 * 4, 8);
+    int more = gate_threads(s) % 128 ? 16 : 8; // registers go to four warps, launch bounds count those that there are
+    int registers = (int)round_up(qn_router_gate_registers(s) + more + (d.slices + 3) / 4 * 4, 8);
     int by_registers = arch->registers_sm / ((int)round_up(s->E, 128) * registers);
     k->threads = gate_threads(s);
     k->cluster = 1;

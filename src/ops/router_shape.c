@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a configuration of the family router needs of an SM: threads, about how many registers, shared memory, as the kernels
 // count (kernel_templates/router). Called by router_plan.c and router_choose.c.
+#include "ops/gate.h"
 #include "ops/router.h"
 
 typedef quern_router_spec spec_t;
@@ -24,15 +25,10 @@ qn_router_cut qn_router_cut_of(const spec_t *s, const qn_config *c)
 // As block.cuh and exchange.cuh count.
 int qn_router_gate_shared(const spec_t *s, int threads, int slices)
 {
-    int warps = threads / 32, groups = is_grouped(s) ? (int)s->n_group : 1;
-    int ratio = is_grouped(s) ? (int)ceil_div(s->n_group, s->topk_group) : 1;
-    int wanted = (int)(s->K + s->K / 4 + 1) * ratio, unit = 32;
-    while (unit > 2 && threads / unit < wanted) unit /= 2;
-    int slots = 32 * (s->K <= 8 ? 1 : s->K <= 16 ? 2 : 4);
-    int block = (int)(ceil_div(threads / unit, 4) * 16 + ceil_div(s->K, 4) * 16) + slots * 12 + threads * 8 +
-                (1 + groups + 2 * warps) * 4;
     int each = (slices + 3) / 4, teams = (slices + each - 1) / each;
-    return (int)round_up(block, 16) + teams * (int)pitch_of(s) * 4;
+    quern_gate_spec gate;
+    qn_router_gate_spec(s, &gate);
+    return (int)round_up(qn_gate_block_shared(&gate, threads), 16) + teams * (int)pitch_of(s) * 4;
 }
 
 // What a gate by a CTA needs of registers beside nothing else: as ops/gate.c.

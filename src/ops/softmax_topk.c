@@ -423,15 +423,17 @@ typedef struct cluster_numbers {
 static cluster_numbers cluster_of(const spec_t *s, const qn_config *c)
 {
     cluster_numbers n;
-    int block = c->value[BLOCK], ctas = c->value[CLUSTER], warps = block / 32;
+    const int block = c->value[BLOCK], ctas = c->value[CLUSTER], warps = block / 32;
+    const bool by_bins = s->K >= 64 * ctas && c->value[THRESHOLD] != BY_OWN_MAXIMA; // cluster_row.cuh: kByBins
     n.vectors = ceil_div(most_vectors(s), (int64_t)block * ctas);
     n.maxima = (c->value[THRESHOLD] == BY_OWN_MAXIMA ? 1 : ctas) * block / c->value[GROUP];
     n.list = c->value[LOCAL_K] * block / ctas;
     n.slots = ctas * (n.list + 2) / 2 / warps * warps;
     n.sorted = (int)((s->K + s->K / 4 + 256 + 1) / 2 * 2);
     n.bins = 1024;
-    n.shared_bytes = ctas * ((n.list + 2) * 8 + 16 + 4) + n.list * 36 + (n.maxima + block / c->value[GROUP]) * 4 +
-                     (n.sorted + 3) * 8 + (1056 + 7 * warps + 4 + 4) * 4 + 16 + 24;
+    n.shared_bytes = ctas * ((n.list + 2) * 8 + 16 + 4) + n.list * 28 + (by_bins ? 2 : n.list) * 8 +
+                     (n.maxima + block / c->value[GROUP]) * 4 + (n.sorted + 3) * 8 + (1056 + 7 * warps + 4 + 4) * 4 +
+                     16 + 24;
     return n;
 }
 
@@ -502,13 +504,15 @@ static bool choose_cluster(const spec_t *s, const qn_arch *arch, int64_t rows, q
     if (w == QN_COUNT(width)) return false;
     int cluster = width[w].cluster < arch->max_cluster ? width[w].cluster : arch->max_cluster, block = width[w].block;
     while (cluster > 2 && fewest_vectors(s) <= cluster / 2 * block) cluster /= 2;
-    if (arch->max_cluster < 2 || fewest_vectors(s) <= block || (s->K > 256 && cluster < 8))
-        return false; // few CTAs sort long lists
+    if (arch->max_cluster < 2 || fewest_vectors(s) <= block) return false;
+    if (s->K > 256 && cluster < 8 && (cluster < 4 || fewest_vectors(s) < 4 * s->K))
+        return false; // pairs are no faster than one CTA a row; maxima of so few vectors bound little
 
     const bool own = s->K <= 8; // so few that each CTA may order K elements of its own
     int64_t wanted = own ? 64 * cluster : s->K <= 50 ? 256 : s->K <= 256 ? 1024 : 4 * power_above(s->K);
     int64_t group = cluster * block / power_above(wanted), list = 4 * power_above(s->K) / cluster;
     if (list < 128) list = 128;
+    if (list > 768) list = 768; // more takes the room in L1 that vectors are read again from
     int64_t local_k = list * cluster / block;
     c->value[PLAN] = PLAN_CLUSTER;
     c->value[BLOCK] = block;
@@ -520,8 +524,7 @@ static bool choose_cluster(const spec_t *s, const qn_arch *arch, int64_t rows, q
     c->value[KEEP] = KEEP_VECTORS;
     cluster_numbers n = cluster_of(s, c);
     if (cluster_registers(s, arch, &n, c) > arch->registers_sm / (block * c->value[CTAS])) c->value[KEEP] = KEEP_MAXIMA;
-    // Pairs that read vectors again and order longer lists are slower than one CTA a row (measured with 16 bits).
-    return cluster > 2 || s->K <= 50 || element_bytes(s) > 2 || c->value[KEEP] == KEEP_VECTORS;
+    return true;
 }
 
 // ---- buckets of rows

@@ -246,7 +246,7 @@ static char letter_of(const char *source)
 {
     if (strstr(source, "attention_heads_params all")) return 'h';
     if (strstr(source, "wait_for_previous_launch()") && strstr(source, "kOwn")) return 'm';
-    return strstr(source, "end_split(") ? 's' : 'd';
+    return strstr(source, "end_part(") ? 's' : 'd';
 }
 
 static const attention_forced_list list = {

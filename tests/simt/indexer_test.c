@@ -51,12 +51,41 @@ static void every_plan_by_force_is_right(void **state)
     simt_run_forced(&indexer_family, configs, QN_COUNT(configs), is_for, 40);
 }
 
+// CTAs that end a row with others, and do not wait for them at all: the last one does their parts too.
+static char *no_patience(const char *source, void *user)
+{
+    (void)user;
+    return simt_replace(source, "kMostPolls = 256;", "kMostPolls = 0;");
+}
+
+static void parts_of_a_row_that_are_left_are_done_by_the_last(void **state)
+{
+    static const char *const forced[] = {"plan=wgmma warps=16 shares=32", "plan=wgmma warps=12 shares=16"};
+    model *m = simt_model_any(MODEL_ACCESS);
+    family_verdict v = {0};
+    qn_text report = QN_TEXT_INIT;
+    (void)state;
+    model_set_edit(m, no_patience, NULL);
+    for (size_t i = 0; i < indexer_family.count(); i++) {
+        const indexer_case *c = indexer_family.at(i);
+        qn_config config;
+        if (!indexer_wanted(c, HOSTILE_MODEL) || strncmp(c->name, "stream_", 7) != 0) continue;
+        assert_int_equal(qn_config_parse(indexer_family.family, forced[i % 2], &config), QUERN_OK);
+        simt_judge_case(&indexer_family, m, NULL, simt_arch("sm_90a"), c, &config, i, &report);
+        family_count(&v, &report);
+    }
+    model_set_edit(m, NULL, NULL);
+    qn_text_fini(&report);
+    family_conclude(&v, "cases of parts that are left", 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hostile_cases_are_right_under_sanitizers),
         cmocka_unit_test(hostile_cases_make_no_wrong_access),
         cmocka_unit_test(every_plan_by_force_is_right),
+        cmocka_unit_test(parts_of_a_row_that_are_left_are_done_by_the_last),
         cmocka_unit_test(a_quick_set_is_right_on_other_targets),
     };
     return cmocka_run_group_tests(tests, NULL, simt_close_models);

@@ -112,11 +112,51 @@ static void an_expired_wait_gives_NaN_weights_and_valid_ids(void **state)
     qn_text_fini(&report);
 }
 
+// ---- the short list of candidates
+
+// Rounds over all experts store nothing: a token that needs them is wrong.
+static char *lose_the_rounds(const char *source, void *user)
+{
+    (void)user;
+    return simt_replace(source, "rounds_and_store(p, token);", ";");
+}
+
+// Right without rounds, though much slower with them: so nothing else would tell.
+static void assert_no_rounds(const char *text, int64_t N, const char *config_text)
+{
+    model *m = simt_model_any(MODEL_PLAIN);
+    quern_any_spec spec;
+    router_case c;
+    qn_config config;
+    qn_text report = QN_TEXT_INIT;
+    if (quern_spec_parse(text, &spec) != QUERN_OK ||
+        qn_config_parse(&qn_family_router, config_text, &config) != QUERN_OK)
+        fail_msg("%s", quern_message());
+    assert_true(router_pattern(0, (const quern_router_spec *)&spec, N, &c));
+    model_set_edit(m, lose_the_rounds, NULL);
+    simt_judge_case(&router_family, m, NULL, simt_arch("sm_90a"), &c, &config, 0, &report);
+    model_set_edit(m, NULL, NULL);
+    if (report.length) fail_msg("%s", qn_text_string(&report));
+    qn_text_fini(&report);
+}
+
+// CTAs with more warps than have experts: what these warps give must not count.
+static void ordinary_tokens_need_no_rounds_in_CTAs_with_more_threads_than_experts(void **state)
+{
+    (void)state;
+    static const char *const config = "plan=fragments sums=parts tokens=16 experts=16 slices=1 chunk=32";
+    assert_no_rounds("router D=448 E=256 K=8 in=bf16 w=bf16 bias=1 logits=1", 64, config);
+    assert_no_rounds("router D=448 E=256 K=8 in=bf16 w=bf16 act=sigmoid bias=1 n_group=8 topk_group=4 logits=1", 64,
+                     config);
+    assert_no_rounds("router D=448 E=96 K=8 in=bf16 w=bf16 logits=1", 64, config);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(with_batch_invariant_a_tokens_bits_do_not_depend_on_N),
         cmocka_unit_test(an_expired_wait_gives_NaN_weights_and_valid_ids),
+        cmocka_unit_test(ordinary_tokens_need_no_rounds_in_CTAs_with_more_threads_than_experts),
         cmocka_unit_test(hostile_cases_make_no_wrong_access),
         cmocka_unit_test(every_plan_by_force_is_right),
         cmocka_unit_test(hostile_cases_are_right_under_sanitizers),

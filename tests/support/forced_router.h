@@ -7,6 +7,7 @@ static const char *const forced_router[] = {
     "plan=rows sums=parts tokens=2 experts=3 slices=2",
     "plan=fragments sums=parts tokens=8 experts=16 slices=2 chunk=32",
     "plan=fragments sums=parts tokens=64 experts=24 slices=1 chunk=64",
+    "plan=fragments sums=parts tokens=16 experts=16 slices=1 chunk=128",
     "plan=wide sums=parts tokens=64 experts=24 slices=2",
     "plan=deep sums=parts tokens=64 experts=32 slices=2 stages=2",
     "plan=deep sums=whole tokens=128 experts=64 slices=1 stages=3 gate=2",

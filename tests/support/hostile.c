@@ -321,6 +321,33 @@ static void add_k_ladder(list *l)
     }
 }
 
+// Rows so many and so wide that a cluster of few CTAs keeps maxima only, and reads vectors again. Ramps, since there a
+// thread's first vector is far below its largest one.
+static void add_second_looks(list *l)
+{
+    static const struct {
+        const char *name;
+        hostile_fill fill;
+        float p;
+    } fills[] = {{"ramp_rows", fill_ramp_rows, 30}, {"quantised", fill_quantised, 0.25f}, {"normal", fill_normal, 3},
+                 {"tie_group", fill_tie_group, 0},  {"descending", fill_descending, 30},  {"mixed", fill_mixed, 0}};
+    static const struct {
+        int64_t rows, K;
+        size_t on_model;
+    } shapes[] = {{31, 1024, 0}, {63, 256, 1}};
+    for (size_t s = 0; s < QN_COUNT(shapes); s++)
+        for (size_t i = 0; i < QN_COUNT(fills); i++) {
+            hostile_case c = {.tags = i == shapes[s].on_model ? MODEL_GPU : HOSTILE_GPU,
+                              .rows = shapes[s].rows,
+                              .seed = 7150 + i,
+                              .fill = fills[i].fill,
+                              .p = fills[i].p};
+            c.spec = spec_of(100003, shapes[s].K, QUERN_BF16);
+            c.spec.lse = 1;
+            add(l, c, "again_k%lld_%s", (long long)c.spec.K, fills[i].name);
+        }
+}
+
 static void add_v_extremes(list *l)
 {
     hostile_case c = {.tags = HOSTILE_GPU, .rows = 2, .fill = fill_normal, .p = 3, .seed = 7100};
@@ -472,6 +499,7 @@ const hostile_case *hostile_cases(size_t *count)
         add_fr05(&all);
         add_patterns(&all);
         add_k_ladder(&all);
+        add_second_looks(&all);
         add_v_extremes(&all);
         add_row_edges(&all);
         add_temperatures(&all);

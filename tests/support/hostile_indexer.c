@@ -147,6 +147,10 @@ static void add_edges(void)
     c->most = 20000;
     c = add("stream_exact", HOSTILE_MODEL | HOSTILE_GPU, "H=3 C=32 k=300 q=mxfp4 scores=1");
     c->most = 17000, c->fill = INDEXER_INTEGER, c->exact = true;
+    c = add("stream_short", HOSTILE_MODEL | HOSTILE_GPU, "H=3 C=32 k=600 q=mxfp4 page=64 scores=1"); // ends in parts
+    c->T = 2, c->most = 8003, c->lengths = INDEXER_CAUSAL;
+    c = add("stream_ties", HOSTILE_MODEL | HOSTILE_GPU, "H=2 C=32 k=2048 q=mxfp4 scores=1");
+    c->most = 8190, c->fill = INDEXER_INTEGER, c->exact = true;
     c = add("groups", HOSTILE_MODEL | HOSTILE_GPU | HOSTILE_QUICK, // rows of a group of several sequences
             "H=64 C=128 k=100 q=mxfp4 page=64 row_seq=1 scores=1");
     c->T = 21, c->sequences = 4, c->most = 900, c->lengths = INDEXER_MIXED;

@@ -22,12 +22,16 @@ static quern_attention_spec parse(const char *text)
     return result;
 }
 
+static qn_config chosen_in(const quern_attention_spec *spec, const char *arch, size_t bucket)
+{
+    qn_config config;
+    qn_attention_choose(&spec->base, compile_arch(arch), bucket, &config);
+    return config;
+}
 // The configuration for many queries.
 static qn_config chosen(const quern_attention_spec *spec, const char *arch)
 {
-    qn_config config;
-    qn_attention_choose(&spec->base, compile_arch(arch), QN_ATTENTION_MANY, &config);
-    return config;
+    return chosen_in(spec, arch, QN_ATTENTION_MANY);
 }
 
 static void it_serves_what_tma_can_load(void **state)
@@ -63,6 +67,32 @@ static void it_serves_what_tma_can_load(void **state)
     }
 }
 
+// Three groups under a causal limit have smaller blocks, the smaller the shorter a sequence is.
+static void limits_and_lengths_decide_about_tiles(void **state)
+{
+    static const struct {
+        const char *text;
+        int many[2], more[2]; // rows, keys
+    } tiles[] = {
+        {"attention d=64", {192, 128}, {192, 128}},
+        {"attention d=64 causal=1", {192, 96}, {192, 112}},
+        {"attention d=40 dv=64 window_right=9 lse=1", {192, 96}, {192, 112}},
+        {"attention d=64 causal=1 layout=varlen", {192, 96}, {192, 96}}, // no registers for 112
+        {"attention d=64 dv=48 causal=1", {128, 128}, {128, 128}},
+        {"attention d=64 causal=1 window_left=100", {128, 128}, {128, 128}},
+        {"attention d=128 causal=1", {128, 128}, {128, 128}},
+    };
+    (void)state;
+    for (size_t i = 0; i < QN_COUNT(tiles); i++) {
+        quern_attention_spec spec = parse(tiles[i].text);
+        qn_config many = chosen(&spec, "sm_90a"), more = chosen_in(&spec, "sm_90a", QN_ATTENTION_LONG);
+        assert_int_equal(many.value[QN_ATTENTION_ROWS], tiles[i].many[0]);
+        assert_int_equal(many.value[QN_ATTENTION_KEYS], tiles[i].many[1]);
+        assert_int_equal(more.value[QN_ATTENTION_ROWS], tiles[i].more[0]);
+        assert_int_equal(more.value[QN_ATTENTION_KEYS], tiles[i].more[1]);
+    }
+}
+
 static void what_it_does_not_serve_is_refused_with_the_reason(void **state)
 {
     static const struct {
@@ -93,13 +123,13 @@ static void what_it_does_not_serve_is_refused_with_the_reason(void **state)
     }
 }
 
-static void add_kernel(compile_jobs *jobs, const char *dims, const char *features)
+static void add_kernel(compile_jobs *jobs, size_t bucket, const char *dims, const char *features)
 {
     char text[256];
     qn_plan plan;
     snprintf(text, sizeof text, "attention %s %s", dims, features);
     quern_attention_spec spec = parse(text);
-    qn_config config = chosen(&spec, "sm_90a");
+    qn_config config = chosen_in(&spec, "sm_90a", bucket);
     if (qn_attention_plan(&spec.base, compile_arch("sm_90a"), &config, &plan) != QUERN_OK)
         fail_msg("'%s': %s", text, quern_message());
     if (config.value[QN_ATTENTION_PLAN] != QN_ATTENTION_WGMMA) fail_msg("'%s': another plan", text);
@@ -116,19 +146,26 @@ static void no_kernel_spills(void **state)
     // Of so many features a head_dim of 512 has no registers for all.
     static const char *const most[] = {"layout=varlen causal=1 window_left=100 softcap=20 scale=-1 sink=1 lse=1",
                                        "layout=paged page=128 cu_q=1 causal=1 window_left=100 softcap=20 sink=1 lse=1"};
+    static const char *const longer[] = {"causal=1", "causal=1 lse=1 in=f16", "causal=1 scale=-1 sink=1 lse=1"};
+    static const char *const shorter[] = {"causal=1", "causal=1 softcap=20 lse=1", "causal=1 length_k=1 lse=1",
+                                          "layout=varlen causal=1 scale=-1 sink=1 lse=1"};
+    enum { MANY = QN_ATTENTION_MANY, LONG = QN_ATTENTION_LONG };
     (void)state;
     compile_skip_without_nvrtc();
     quern *q = compile_open();
     compile_jobs jobs = {0};
     for (size_t f = 0; f < QN_COUNT(features); f++) {
-        for (size_t d = 0; d < QN_COUNT(narrow); d++) add_kernel(&jobs, narrow[d], features[f]);
-        for (size_t d = 0; d < QN_COUNT(wide); d++) add_kernel(&jobs, wide[d], features[f]);
+        for (size_t d = 0; d < QN_COUNT(narrow); d++) add_kernel(&jobs, MANY, narrow[d], features[f]);
+        for (size_t d = 0; d < QN_COUNT(wide); d++) add_kernel(&jobs, MANY, wide[d], features[f]);
     }
     for (size_t f = 0; f < QN_COUNT(most); f++)
-        for (size_t d = 0; d < QN_COUNT(narrow); d++) add_kernel(&jobs, narrow[d], most[f]);
-    add_kernel(&jobs, wide[0], most[0]);
-    compile_check_kernels(
-        q, &jobs, QN_COUNT(features) * (QN_COUNT(narrow) + QN_COUNT(wide)) + QN_COUNT(most) * QN_COUNT(narrow) + 1);
+        for (size_t d = 0; d < QN_COUNT(narrow); d++) add_kernel(&jobs, MANY, narrow[d], most[f]);
+    add_kernel(&jobs, MANY, wide[0], most[0]);
+    for (size_t f = 0; f < QN_COUNT(longer); f++) add_kernel(&jobs, LONG, "d=64", longer[f]);
+    for (size_t f = 0; f < QN_COUNT(shorter); f++) add_kernel(&jobs, MANY, "d=64", shorter[f]);
+    compile_check_kernels(q, &jobs,
+                          QN_COUNT(features) * (QN_COUNT(narrow) + QN_COUNT(wide)) + QN_COUNT(most) * QN_COUNT(narrow) +
+                              1 + QN_COUNT(longer) + QN_COUNT(shorter));
     quern_close(q);
 }
 
@@ -136,6 +173,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_serves_what_tma_can_load),
+        cmocka_unit_test(limits_and_lengths_decide_about_tiles),
         cmocka_unit_test(what_it_does_not_serve_is_refused_with_the_reason),
         cmocka_unit_test(no_kernel_spills),
     };

@@ -191,6 +191,25 @@ static void ctas_come_in_even_waves_and_never_more_than_splits(void **state)
     assert_null(p.workspace);
 }
 
+// The splits of a CTA are one part, unless the caller has said how large parts are, or rows are wide and the splits many;
+// then which they are is not the device's: launch's has 108 SMs, but two CTAs a tile fill one of 132.
+static void splits_of_a_cta_are_one_part(void **state)
+{
+    (void)state;
+    qn_launch out;
+    quern_attention_args a = args_of(16, 1, 8192, 32, 8);
+    a.workspace = memory;
+    attention_params p = launch("attention d=64", &a, QN_ATTENTION_DECODE_16, &out);
+    assert_int_equal(p.joins, 1);
+    assert_int_equal(p.split_long, 2);
+    assert_int_equal(launch("attention d=128", &a, QN_ATTENTION_DECODE_16, &out).joins, 0);
+    a.Sk = 4096;
+    assert_int_equal(launch("attention d=128", &a, QN_ATTENTION_DECODE_16, &out).joins, 1);
+    assert_int_equal(launch("attention d=512", &a, QN_ATTENTION_DECODE_16, &out).joins, 1);
+    assert_int_equal(launch("attention d=128 kv_split=512", &a, QN_ATTENTION_DECODE_16, &out).joins, 0);
+    assert_int_equal(launch("attention d=128 batch_invariant=1", &a, QN_ATTENTION_DECODE_16, &out).joins, 0);
+}
+
 // Of very many splits the last quarter have a CTA each, as far as a grid's second axis goes: 65535.
 static void a_tile_has_no_more_ctas_than_a_grid(void **state)
 {
@@ -353,6 +372,7 @@ int main(void)
         cmocka_unit_test(strides_of_zero_step_over_what_is_inside),
         cmocka_unit_test(windows_and_scale_arrive_as_they_are_meant),
         cmocka_unit_test(ctas_come_in_even_waves_and_never_more_than_splits),
+        cmocka_unit_test(splits_of_a_cta_are_one_part),
         cmocka_unit_test(a_tile_has_no_more_ctas_than_a_grid),
         cmocka_unit_test(splits_depend_on_the_number_of_keys_alone),
         cmocka_unit_test(the_workspace_grows_with_every_size),

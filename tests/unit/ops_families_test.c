@@ -247,7 +247,8 @@ static void consecutive_buckets_of_two_sizes_have_one_name(void **state)
         {0, 0, "Sq 1..16, Sq·Hq/Hkv 1..8"},
         {0, 1, "Sq 1..16, Sq·Hq/Hkv 1..16"},
         {1, 2, "Sq 1..16, Sq·Hq/Hkv 9…"},
-        {2, 3, "Sq 1..16, Sq·Hq/Hkv 17… to Sq 17…"},
+        {2, 3, "Sq 1..16, Sq·Hq/Hkv 17… to Sq 17..6143"},
+        {3, 4, "Sq 17…"},
         {0, END, "Sq 1…"},
     };
     char name[112];
