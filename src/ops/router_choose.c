@@ -190,6 +190,21 @@ static bool choose_ring(const spec_t *s, const qn_arch *arch, int64_t N, qn_conf
     return choose_tile(s, arch, &first, experts, QN_COUNT(experts), ceil_div(N, first.value[QN_ROUTER_TOKENS]), best);
 }
 
+// Fma alone, more tokens than one launch gates: several CTAs an SM, so that some multiply while others wait for their blocks.
+static bool choose_exact(const spec_t *s, const qn_arch *arch, int64_t N, qn_config *c)
+{
+    enum { TOKENS = 64, EXPERTS = 64, CTAS_OF_SM = 4, STAGES = 6 };
+    const int64_t tiles = ceil_div(N, TOKENS) * ceil_div(pitch_of(s), EXPERTS);
+    int64_t slices = least_of(CTAS_OF_SM * arch->sm_count / tiles, least_of(s->D / 256, QN_ROUTER_MOST_SLICES));
+    while (slices > 1 && !qn_knob_has(&qn_router_knobs[QN_ROUTER_SLICES], slices)) slices--;
+    if (slices < 2) return false;
+    memset(c, 0, sizeof *c);
+    c->value[QN_ROUTER_PLAN] = QN_ROUTER_EXACT, c->value[QN_ROUTER_SUMS] = QN_ROUTER_PARTS;
+    c->value[QN_ROUTER_TOKENS] = TOKENS, c->value[QN_ROUTER_EXPERTS] = EXPERTS;
+    c->value[QN_ROUTER_SLICES] = (int)slices;
+    return choose_stages_for(s, arch, STAGES, false, c);
+}
+
 // Logits first: tiles as large as leave every SM one.
 static void choose_whole(const spec_t *s, const qn_arch *arch, size_t bucket, qn_config *c)
 {
@@ -240,6 +255,7 @@ void qn_router_choose(const quern_spec *base, const qn_arch *arch, size_t bucket
     }
     if (N > ROUTER_MOST_WHOLE && choose_multicast(s, arch, N, config)) return;
     if (N <= 1024 && has_deep(s, arch) && choose_deep(s, arch, N, config)) return;
+    if (N > ROUTER_MOST_WHOLE && !is_half(s) && choose_exact(s, arch, N, config)) return;
     if (N <= 512 && choose_ring(s, arch, N, config)) return;
     choose_whole(s, arch, bucket, config);
 }
