@@ -242,6 +242,7 @@ static void duel(hunt *h, const size_t *index, size_t count)
         for (size_t i = 0; i < count; i++) {
             qn_trial *trial = &h->search->trial[index[i]];
             qn_timing before = trial->timing;
+            if (h->timer->stopped(h->timer->self)) return; // who stops it waits: the times so far count
             if (!trial->repeats || h->timer->lost(h->timer->self)) continue;
             time_trial(h, index[i], h->options->repeats, 0);
             if (turn == 0 || !trial->repeats) continue;

@@ -10,7 +10,7 @@
 //
 //   (1) The library's own choice is trial 0, is timed first, and wins whenever nothing is better beyond doubt.
 //   (2) Nothing wins whose results were not checked.
-//   (3) Out of time, or stopped: what was timed by then goes into the final.
+//   (3) Out of time: what was timed by then goes into the final. Stopped: it counts as it was timed, and is checked.
 #ifndef QN_TUNE_SEARCH_H
 #define QN_TUNE_SEARCH_H
 

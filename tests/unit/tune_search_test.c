@@ -298,7 +298,7 @@ static void a_stop_keeps_what_was_found(void **state)
     qn_search search = run(&s, 60);
 
     assert_true(true_us(&s, &winner_of(&search)->config) <= true_us(&s, &search.trial[0].config));
-    assert_true(s.measured < 20 + 12); // what is left is the final
+    assert_true(s.measured <= 20); // no final: somebody waits
     assert_true(s.checked > 0);
     assert_false(search.is_complete);
     qn_search_fini(&search);
