@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention, plan "stream": up to 16 rows (queries times the heads of a KV head), many keys: bound by how fast keys and
 // values come. The keys are cut into splits of a fixed size, a CTA some of them, which are parts of their own or one; within
-// a part each warp has blocks of its own. A tile's parts are merged in order, by the CTA that ends last or, of few tiles, by merge.cu.
+// a part each warp has blocks of its own. A tile's parts are merged in order, by the CTA that ends last or, of few tiles, by
+// merge.cu.
 //
 //   out = softmax(mask(cap(q · k · scale))) · v
 //

@@ -35,7 +35,7 @@ typedef struct indexer_params {
     int chunk;          // prefill: entries of a tile, a multiple of 64, at least K
     int keys_aligned;   // values of every entry begin where a lane's vector may, scales where a word may
     int q_aligned;      // q begins at multiples of 16 bytes, its scales at multiples of 4
-    int parts;          // of the end of a row, each for another CTA: 1, or up to SHARES where all of them are resident
+    int parts;          // of the end of a row, each for another CTA: 1, or 16 where all CTAs are resident
 } indexer_params;
 
 #endif

@@ -20,7 +20,7 @@ constexpr u32 kSamples = 512, kSamplesEach = kSamples / kWarp;
 constexpr u32 kFlight = 16; // candidates a lane whose loads are in flight together
 constexpr u32 kPiece = 512; // of the list, in shared memory: ranked ones, kMostInBin on each side
 constexpr u32 kPieceRanked = kPiece - 2 * kMostInBin;
-constexpr u32 kRanked = 4;                     // the same, in the rank
+constexpr u32 kRanked = 4;                     // candidates a lane at a time, in the rank
 constexpr u32 kListPlaces = (K + 129) / 2 * 2; // candidates down to the end of the last winner's bin
 
 static_assert(kPiece * 8 <= kRowBins * 2 && kPieceRanked % (kRanked * kWarp) == 0, "a piece");
@@ -161,11 +161,6 @@ struct CountCandidate {
 };
 
 constexpr u32 kNowhere = 0xFFFFFFFFu;
-
-QN_DEVICE u32 bin_word(const u32 *bins, u32 bin)
-{
-    return bins[bin / 2] >> 16 * (bin % 2) & 0xFFFFu;
-}
 
 struct ScatterCandidate {
     Range range;

@@ -32,7 +32,7 @@ enum { kFull = 0x80000000u }; // in a count: the list was too small
 enum { kMaximaHere, kRecordsHere, kListsHere, kArrivals };
 
 struct Shared {
-    uint4 *lists;    // [CLUSTER, kListStride / 2], two candidates each: sorted, from every CTA
+    uint4 *lists;    // [CLUSTER, kListStride / 2], two candidates each, from every CTA: sorted unless kByBins
     u64 *own;        // [kListSlots], this CTA's candidates, sorted unless kByBins
     u64 *loose;      // [kListSlots], the same as they come; with kByBins the same place
     uint4 *vector;   // [kListSlots], vectors that reach the threshold
@@ -47,7 +47,7 @@ struct Shared {
     u32 *threshold;  // [1], a key
     u32 *vectors;    // [1], in vector, counted beyond its end
     u32 *candidates; // [1], in loose, counted beyond its end
-    u64 *sorted;     // [kSorted], of the exact selection
+    u64 *sorted;     // [kSorted], of the exact selection; kByBins: the candidates in order of bins
     u64 *here;       // [kArrivals], mbarriers: what has come from all CTAs
     u32 *bins;       // [kKeyBinWords or kBins]
     u32 *scratch;    // [kWarps]

@@ -35,6 +35,7 @@ QN_DEVICE u32 key_bin_far_edge(u32 bin, u32 shift)
 
 // How many keys the bins hold: this thread's neighbouring ones, all of its warp, those of the warps before.
 constexpr u32 kKeyBinsEach = kKeyBins / THREADS;
+static_assert(kKeyBins % THREADS == 0, "every bin is some thread's");
 
 struct KeyCounts {
     u32 mine, warp, before;

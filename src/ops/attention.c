@@ -619,7 +619,7 @@ QN_LAUNCH_PATH static void launch(const quern_spec *base, const qn_config *confi
         if (is_cut(config)) set_splits(s, config, config, limits, a, &n, &p, out);
     }
     if (is_cut(config) && stage == 1) {
-        out->skip = p.split_most == 1 || p.merges;
+        out->skip = p.split_most == 1 || p.merges || (p.joins && p.split_ctas == 1);
         out->grid[1] = merge_ctas(s, config, p.split_most, out->grid[0]);
     }
     if (maps && stage == 0) {

@@ -236,8 +236,10 @@ static void open_log_file(quern *q, const char *file)
     q->sink.fd = STDERR_FILENO;
     if (!file || !*file) return;
     bool is_database = qn_file_is_database(file); // lines after its end would be read as a part of it
-    int fd = is_database ? -1 : open(file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    // O_NONBLOCK: of a pipe that nobody reads it is an error then, not a wait without an end.
+    int fd = is_database ? -1 : open(file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
     if (fd >= 0) {
+        (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
         q->sink.fd = fd;
         return;
     }

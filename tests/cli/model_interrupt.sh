@@ -24,5 +24,7 @@ interrupted() { # SIGNAL CACHE
 }
 interrupted TERM "$TMPDIR/cache"
 interrupted HUP "$TMPDIR/cache"
+# A signal that is ignored, as under nohup, ends nothing: the compiler, which makes no object here, does.
+(trap '' HUP; interrupted HUP "$TMPDIR/cache"; grep -c interrupted err)
 mkdir -m 777 "$TMPDIR/open" # is not safe, so that objects go to a temporary folder
 interrupted TERM "$TMPDIR/open"

@@ -81,8 +81,8 @@ static void check_fault(const fault *f)
 static void a_missing_barrier_is_reported(void **state)
 {
     (void)state;
-    static const fault f = {"missing barrier",      "m0_normal", "        meanwhile();\n    __syncthreads();",
-                            "        meanwhile();", BY_ACCESS,   "race"};
+    static const fault f = {"missing barrier", "m0_normal", "1) meanwhile();\n    __syncthreads();",
+                            "1) meanwhile();", BY_ACCESS,   "race"};
     check_fault(&f);
 }
 
@@ -130,7 +130,7 @@ static void a_missing_wait_before_exit_is_reported(void **state)
                             "    wait_for(s, kListsHere);",
                             "    ;",
                             BY_ACCESS,
-                            "in flight|race|still uses|has ended|nothing has written"};
+                            "without a wait on its mbarrier|in flight|race|still uses|has ended|nothing has written"};
     check_fault(&f);
 }
 

@@ -390,7 +390,7 @@ static void look_at_unknown(doctor *d, const char *name)
     qn_nearest_init(&nearest, name + prefix, strlen(name + prefix));
     for (const char *const *known = qn_environment_names; *known; known++)
         if (!strncmp(*known, "QUERN_", prefix)) qn_nearest_offer(&nearest, *known + prefix);
-    snprintf(advice, sizeof advice, "did you mean QUERN_%s?", nearest.name);
+    if (nearest.name) snprintf(advice, sizeof advice, "did you mean QUERN_%s?", nearest.name);
     say(d, "environment", nearest.name ? "bad" : "none", nearest.name ? advice : NULL,
         "%s: neither the library nor the command reads it", name);
 }

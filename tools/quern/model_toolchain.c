@@ -92,8 +92,7 @@ quern_status model_spawn(char *const argv[], const char *folder, const char *out
     posix_spawn_file_actions_t actions;
     sigemptyset(&none);
     posix_spawnattr_init(&attributes);
-    posix_spawnattr_setsigmask(&attributes,
-                               &none); // a Ctrl-C, which hold() keeps from this process, is for the compiler
+    posix_spawnattr_setsigmask(&attributes, &none); // what hold() keeps from this process is for the compiler
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
@@ -126,28 +125,30 @@ static quern_status run_in(const char *folder, const command_line *line, const c
 // ---- an end from outside: while folders of work are there, a signal that would end the process waits until they are gone.
 // Compilers that were started are waited for, no more are started; those on the same terminal get a Ctrl-C themselves.
 
-static void ending_signals(sigset_t *set)
+static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
+
+// Not of one that is ignored, as SIGHUP under nohup: blocked, even that would be kept and look like an end.
+static bool would_end(int signal)
 {
-    sigemptyset(set);
-    sigaddset(set, SIGINT);
-    sigaddset(set, SIGTERM);
-    sigaddset(set, SIGHUP);
+    struct sigaction action;
+    return !sigaction(signal, NULL, &action) && action.sa_handler != SIG_IGN;
 }
 
 static void hold(model_toolchain *chain)
 {
     sigset_t set;
-    ending_signals(&set);
+    sigemptyset(&set);
+    for (size_t i = 0; i < QN_COUNT(ending_signals); i++)
+        if (would_end(ending_signals[i])) sigaddset(&set, ending_signals[i]);
     pthread_sigmask(SIG_BLOCK, &set, &chain->before);
 }
 
 static quern_status check_end(const model_toolchain *chain)
 {
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
     sigset_t pending;
     sigpending(&pending);
-    for (size_t i = 0; i < QN_COUNT(signals); i++)
-        if (sigismember(&pending, signals[i]) && !sigismember(&chain->before, signals[i]))
+    for (size_t i = 0; i < QN_COUNT(ending_signals); i++)
+        if (sigismember(&pending, ending_signals[i]) && !sigismember(&chain->before, ending_signals[i]))
             return qn_fail(QUERN_CANCELLED, "interrupted while compiling for the model");
     return QUERN_OK;
 }

@@ -89,7 +89,11 @@ static quern_status open_stream(const char *path, const struct stat *at, output_
     int own = own_output(at);
     if (own >= 0) fflush(own == STDOUT_FILENO ? stdout : stderr);
     out->descriptor = own >= 0 ? fcntl(own, F_DUPFD_CLOEXEC, 3) : open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
-    return out->descriptor >= 0 ? QUERN_OK : refuse(path, strerror(errno));
+    struct stat now;
+    if (out->descriptor < 0 || fstat(out->descriptor, &now)) return refuse(path, strerror(errno));
+    if (own < 0 && (now.st_dev != at->st_dev || now.st_ino != at->st_ino))
+        return refuse(path, "it was replaced meanwhile");
+    return QUERN_OK;
 }
 
 // The mode of the file that is replaced, else what the umask gives a new one.

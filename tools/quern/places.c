@@ -68,6 +68,7 @@ quern_status places_check_file(const char *file)
 {
     struct stat info;
     if (!stat(file, &info)) {
+        if (qn_file_is_database(file)) return qn_fail(QUERN_FILE_ERROR, "'%s' is a database", file);
         if (!S_ISDIR(info.st_mode) && !access(file, W_OK)) return QUERN_OK;
         return qn_fail(QUERN_FILE_ERROR, "'%s' cannot be written to: %s", file,
                        S_ISDIR(info.st_mode) ? strerror(EISDIR) : strerror(errno));

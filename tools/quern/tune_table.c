@@ -177,7 +177,8 @@ static void print_heading(const judge *j, const tune_shown *shown)
 static bool is_same_heading(const tune_shown *a, const tune_shown *b)
 {
     return qn_tune_same_device(&a->row->device, &b->row->device) && a->row->device.driver == b->row->device.driver &&
-           !strcmp(a->row->library, b->row->library) && !strcmp(a->row->arch, b->row->arch) && a->table == b->table;
+           !strcmp(a->row->library, b->row->library) && !strcmp(a->row->arch, b->row->arch) &&
+           !strcmp(a->table, b->table);
 }
 
 static void explain_rows(const tune_request *r, const judge *j, const tune_rows *rows)

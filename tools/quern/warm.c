@@ -175,7 +175,9 @@ typedef struct totals {
 static totals add_up(const work *w)
 {
     const quern_counters *c = &w->counters;
-    totals t = {.compiled = c->compiled, .kept = c->compiled - c->put_failed, .ms = (double)c->compile_us * 1e-3};
+    totals t = {.compiled = c->compiled,
+                .kept = c->compiled > c->put_failed ? c->compiled - c->put_failed : 0,
+                .ms = (double)c->compile_us * 1e-3};
     uint64_t stored = 0, cached = 0;
     for (size_t i = 0; i < w->count; i++) {
         const job *j = &w->jobs[i];
