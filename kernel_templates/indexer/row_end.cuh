@@ -278,8 +278,8 @@ template <class Items> QN_DEVICE bool is_enough(const Select &s, const Items &it
     return s.word[kSure] >= wanted;
 }
 
-constexpr u32 kFewItems = kSorted < kCapacity / 2 ? kSorted : kCapacity / 2;
-static_assert(2 * kFewItems + kBatch <= kCapacity, "the padding of the items stays clear of their notes");
+constexpr u32 kMostFew = kCapacity / 2 - kBatch; // so that the padding of the items stays clear of their notes
+constexpr u32 kFewItems = kSorted < kMostFew ? kSorted : kMostFew;
 
 // Bins for a part's candidates.
 QN_DEVICE Range range_of_part(const Part &part, u32 count, bool many)
