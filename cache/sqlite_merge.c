@@ -89,18 +89,6 @@ static int merge_row(void *user, const qn_row *row)
     return 0;
 }
 
-// Tuning results come along; of one problem the newer stay.
-static quern_status merge_tuning(quern_store *into, quern_store *from)
-{
-    qn_tune_list list = QN_TUNE_LIST_INIT;
-    int64_t kept, passed_over;
-
-    quern_status status = qn_sqlite_tune_read(from, NULL, NULL, &list);
-    if (!status && list.count) status = qn_sqlite_tune_merge(into, &list, &kept, &passed_over);
-    qn_tune_list_fini(&list);
-    return status;
-}
-
 quern_status qn_sqlite_import(quern_store *into, quern_store *from, int64_t *added, int64_t *present, int64_t *bad)
 {
     merging to = {.into = qn_sqlite_of(into)};
@@ -114,7 +102,6 @@ quern_status qn_sqlite_import(quern_store *into, quern_store *from, int64_t *add
     quern_status end = end_batch(&to, SQLITE_OK); // the rows up to a failure of the source are good
     if (to.status) status = to.status;
     if (!status) status = end;
-    if (!status && source) status = merge_tuning(into, from);
     if (status) return status;
     *added = to.added;
     *present = to.present;

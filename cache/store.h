@@ -53,7 +53,8 @@ quern_status qn_sqlite_verify(quern_store *store, quern_record_fn each, void *us
 // Removes bad rows; least recently used first down to cap_bytes (-1: no limit), and rows not used since (0: any).
 quern_status qn_sqlite_prune(quern_store *store, int64_t cap_bytes, int64_t not_used_since, int64_t *removed,
                              int64_t *removed_bytes);
-// Copies every valid row of another store (a merge: rows that exist stay). Memory does not grow with the count.
+// Copies every valid kernel of another store (a merge: rows that exist stay). Memory does not grow with the count.
+// Tuning results, which this layer cannot judge, are for tune/take.h.
 quern_status qn_sqlite_import(quern_store *into, quern_store *from, int64_t *added, int64_t *present, int64_t *bad);
 // Writes a compact copy to a new file (which must not exist). The copy is not sealed.
 quern_status qn_sqlite_export(quern_store *store, const char *file);

@@ -201,10 +201,18 @@ int64_t qn_spec_number(const qn_family *family, const quern_spec *spec, const ch
 enum { QN_DESCRIPTOR_WORDS = 40 };
 size_t qn_spec_descriptor(const qn_family *family, const quern_spec *spec, uint64_t words[QN_DESCRIPTOR_WORDS]);
 
-// ---- generic over the buckets (ops/buckets.c)
+// ---- generic over the buckets (ops/buckets.c, ops/bucket_find.c)
 
 // What consecutive buckets are called together: "rows 1..4" to "rows 15..30" is "rows 1..30".
 void qn_buckets_name(const qn_family *family, size_t first, size_t last, char *text, size_t bytes);
+
+// "rows=8", from a family's sizes structure, and back. BAD_VALUE: a text that qn_sizes_write does not write.
+void qn_sizes_write(const qn_family *family, const void *sizes, qn_text *text);
+quern_status qn_sizes_read(const qn_family *family, const char *text, void *sizes);
+
+// The bucket of a result that is called so and was timed at these sizes: the one of the name; for a name of the family's
+// kind with other borders, which hold the sizes, the one that has them now. Sets no message.
+bool qn_bucket_find(const qn_family *family, const char *name, const char *timed, size_t *bucket);
 
 // ---- generic over the tensors (ops/args.c)
 

@@ -47,6 +47,7 @@ typedef enum qn_warning { // one warning of each kind, later ones are debug line
     QN_WARN_REFUSED,
     QN_WARN_FLIGHT,
     QN_WARN_DUMP,
+    QN_WARN_TUNED, // tuning results that could never be used
     QN_WARN_KINDS
 } qn_warning;
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "runtime/private.h"
+#include "runtime/usable.h"
 
 typedef struct search {
     quern *q;
@@ -272,14 +273,44 @@ void qn_stores_drop(quern *q, qn_process *process, const qn_work *work, const qn
 
 // ---- tuning results
 
+// What could never be used is left out. A range of sizes with former borders gets the name of the one that it is now.
+static void judge_tuned(quern *q, size_t index, const char *spec_text, const qn_tune_list *read, qn_tune_list *list)
+{
+    const qn_family *family;
+    quern_any_spec spec;
+    size_t left_out = 0;
+    char bucket_name[96];
+    qn_text first = QN_TEXT_INIT;
+    if (quern_spec_parse(spec_text, &spec) != QUERN_OK || qn_family_find(spec.base.family, &family) != QUERN_OK) return;
+    for (size_t i = 0; i < read->count; i++) {
+        qn_tune_row row = read->row[i];
+        size_t bucket;
+        quern_status status = qn_tune_usable(&row, QN_TUNE_NO_CLOCK);
+        if (status == QUERN_OK && qn_bucket_find(family, row.bucket, row.sizes, &bucket)) {
+            family->bucket_name(bucket, bucket_name, sizeof bucket_name);
+            row.bucket = bucket_name;
+        }
+        if (status == QUERN_OK) status = qn_tune_list_add(list, &row);
+        if (status != QUERN_OK && !left_out++) qn_text_puts(&first, quern_message());
+    }
+    if (left_out)
+        qn_warn_once(q, QN_WARN_TUNED, "cache",
+                     "%s: %zu tuning result%s left out, 'quern tune SPEC' makes new ones; the first: %s",
+                     store_name(q, index), left_out, left_out == 1 ? " is" : "s are", qn_text_string(&first));
+    qn_text_fini(&first);
+}
+
 static void read_tuned(quern *q, qn_process *process, size_t index, const char *spec_text, qn_tune_list *list)
 {
     quern_store *store = store_at(q, process, index);
+    qn_tune_list read = QN_TUNE_LIST_INIT;
     if (!store || (index == q->sealed_count && !process->user_is_sqlite)) return; // a caller's store has none
     if (is_left_alone(process, index)) return;
     qn_nvtx_push(q->nvtx, "quern:tuned ", spec_text);
-    quern_status status = qn_sqlite_tune_read(store, spec_text, QN_TUNE_BEST, list);
+    quern_status status = qn_sqlite_tune_read(store, spec_text, QN_TUNE_BEST, &read);
     qn_nvtx_pop(q->nvtx);
+    if (read.count) judge_tuned(q, index, spec_text, &read, list);
+    qn_tune_list_fini(&read);
     if (status == QUERN_OK) return;
     leave_alone_if_busy(q, process, index, status);
     qn_warn_once(q, warning_of(q, index), "cache",

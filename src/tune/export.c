@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tune/usable.h"
+#include "runtime/usable.h"
 
 static const char magic[] = "quern-tune ";
 enum { FIELDS = 17, MAX_LINE = 16384 };

@@ -7,15 +7,6 @@
 
 #include "runtime/tuned.h"
 
-void qn_sizes_write(const qn_family *family, const void *sizes, qn_text *text)
-{
-    for (size_t i = 0; i < family->size_count; i++) {
-        int64_t value;
-        memcpy(&value, (const char *)sizes + family->sizes[i].offset, sizeof value);
-        qn_text_putf(text, "%s%s=%lld", i ? " " : "", family->sizes[i].name, (long long)value);
-    }
-}
-
 // Messages may have several lines; a note is one, and a cut one ends with a whole character.
 static void clean(const char *note, char *out, size_t bytes)
 {

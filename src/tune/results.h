@@ -10,7 +10,4 @@
 quern_status qn_tune_results(const qn_search *search, const qn_space *space, const qn_tune_device *device,
                              const char *sizes_text, int64_t created, qn_tune_list *rows);
 
-// "rows=8", from a family's sizes structure.
-void qn_sizes_write(const qn_family *family, const void *sizes, qn_text *text);
-
 #endif

@@ -5,6 +5,9 @@ t quern bench softmax_topk --only real
 t quern bench softmax_topk --only table --rows 3
 t quern bench softmax_topk --real nowhere.npy --K 8
 t quern bench softmax_topk --K 8,x
+t quern bench softmax_topk --K 8,
+t quern bench softmax_topk --in f32,
+t quern bench gate --N 8,
 t quern bench softmax_topk --data real:nowhere.npy
 logits logits.npy
 t quern bench softmax_topk --data real:logits.npy --V 16

@@ -54,6 +54,8 @@ t quern tune --import bad.txt --db t.db
 
 # Mistakes are told before a GPU is looked for.
 t quern tune "$spec" --rows 1,x
+t quern tune "$spec" --rows 1,
+t quern tune "$spec" --rows 1,,8
 t quern tune "$spec" --N 8
 t quern tune 'gate E=64 K=4 in=f32' --rows 8
 t quern tune "$spec batch_invariant=1"
@@ -76,6 +78,9 @@ json
 sqlite3 :memory: "SELECT json_extract(CAST(readfile('$TMPDIR/out') AS TEXT), '$.gains.median_percent', '$.gains.above_25', '$.gains.own_not_timed')"
 t quern tune --compare 'softmax_topk V=6000 K=8 in=f32' --db gains.db
 t quern tune "$spec [rows 1..64]" --rows 8
+# lines of a list that are the same spec are one, whatever range they have: else these would be too many ranges to tune
+for n in 1 2 3 4 5 6 7 8 9; do seq -f "$spec [rows 1..%g]" 100; echo 'softmax_topk in=f32 K=8 V=5000'; done >many.txt
+t quern tune @many.txt
 
 # The built-in table: explained by its winners, and not compared.
 t quern tune --explain 'gate E=256 K=6 in=f32 bias=1' --db t.db
@@ -93,3 +98,21 @@ refused '4s/rows 5..14/rows 9..4/'
 refused '4s/slower/slow/'
 refused '4s/	1000	/	9999999999	/' | sed 's/says [0-9]*;/says N;/; s/([0-9]*)$/(N)/'
 t quern tune --export - --db refused.db
+
+# A database that is imported is judged in the same way: a range of sizes with such a result is left out, the rest comes.
+{ results "$version" 1000 256; results "$version" 1000 128 | sed -n 3p | sed "s/rows 5..14	rows=8/rows 1..4	rows=1/"; } |
+    grep . >two.txt
+t quern tune --import two.txt --db two.db
+sqlite3 two.db "UPDATE tune SET sizes='rows=64' WHERE bucket='rows 5..14' AND status='slower'"
+t quern cache import two.db --db judged.db
+t listed --db judged.db
+t quern cache import two.db --db judged.db --json >"$TMPDIR/whole"
+json
+sqlite3 :memory: "SELECT json_extract(CAST(readfile('$TMPDIR/out') AS TEXT), '$.imported[0].tuned', '$.imported[0].tuned_left_out')"
+# so is what prepare finds in one, and there it is a warning
+sqlite3 two.db "UPDATE tune SET config='plan=stream' WHERE status='best'"
+t quern show plan "$spec" --arch sm_90a --rows 8 --db two.db
+# of borders that the range had before: the result serves the range that its sizes are in
+sqlite3 judged.db "UPDATE tune SET bucket='rows 1..14'"
+t quern show plan "$spec" --arch sm_90a --rows 1 --db judged.db
+t quern show plan "$spec" --arch sm_90a --rows 8 --db judged.db

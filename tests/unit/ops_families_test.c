@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "ops/args_layout.h"
+#include "ops/attention.h"
 #include "ops/field.h"
 
 static bool is_name(const char *name)
@@ -266,6 +267,50 @@ static void consecutive_buckets_of_two_sizes_have_one_name(void **state)
     }
 }
 
+// A result with a name of former borders is of the bucket that its sizes are in now.
+static void a_result_is_of_the_bucket_that_has_its_sizes(void **state)
+{
+    enum { NONE = -1 };
+    static const char prefill[] = "B=4 Sq=1024 Sk=1024 Hq=16 Hkv=16 Tq=0 Tk=0 pages=0 columns=0";
+    static const char longer[] = "B=4 Sq=8192 Sk=8192 Hq=16 Hkv=16 Tq=0 Tk=0 pages=0 columns=0";
+    static const struct {
+        const qn_family *family;
+        const char *name, *timed;
+        int bucket;
+    } cases[] = {
+        {&qn_family_softmax_topk, "rows 5..14", "rows=8", 1},
+        {&qn_family_softmax_topk, "rows 5..14", "", 1}, // its own name is enough
+        {&qn_family_softmax_topk, "rows 1..14", "rows=8", 1},
+        {&qn_family_softmax_topk, "rows 1..14", "rows=4", 0},
+        {&qn_family_softmax_topk, "rows 8", "rows=8", 1},
+        {&qn_family_softmax_topk, "rows 6…", "rows=8", 1},
+        {&qn_family_softmax_topk, "rows 1..7", "rows=8", NONE},
+        {&qn_family_softmax_topk, "rows 9…", "rows=8", NONE},
+        {&qn_family_softmax_topk, "rows 9..4", "rows=8", NONE},
+        {&qn_family_softmax_topk, "rows ..9", "rows=8", NONE},
+        {&qn_family_softmax_topk, "rows -1..9", "rows=8", NONE},
+        {&qn_family_softmax_topk, "rows 1..9x", "rows=8", NONE},
+        {&qn_family_softmax_topk, "rows", "rows=8", NONE},
+        {&qn_family_softmax_topk, "", "rows=8", NONE},
+        {&qn_family_softmax_topk, "row 1..9", "rows=8", NONE},
+        {&qn_family_softmax_topk, "N 1..9", "rows=8", NONE},
+        {&qn_family_softmax_topk, "rows 1..9, N 1..9", "rows=8", NONE},
+        {&qn_family_softmax_topk, "rows 1..9", "rows=08", NONE},
+        {&qn_family_softmax_topk, "rows 1..9", "N=8", NONE},
+        {&qn_family_attention, "Sq 17…", prefill, QN_ATTENTION_MANY},
+        {&qn_family_attention, "Sq 17…", longer, QN_ATTENTION_LONG},
+        {&qn_family_attention, "Sq 17..4096", longer, NONE},
+    };
+    (void)state;
+    for (size_t i = 0; i < QN_COUNT(cases); i++) {
+        size_t bucket = 0;
+        bool found = qn_bucket_find(cases[i].family, cases[i].name, cases[i].timed, &bucket);
+        if ((found ? (int)bucket : NONE) != cases[i].bucket)
+            fail_msg("'%s' timed at '%s': %s, bucket %zu", cases[i].name, cases[i].timed, found ? "found" : "none",
+                     bucket);
+    }
+}
+
 static void find_knows_every_family_and_lists_them_for_a_wrong_name(void **state)
 {
     size_t count;
@@ -290,6 +335,7 @@ int main(void)
         cmocka_unit_test(a_buckets_sizes_are_in_the_bucket_and_in_range),
         cmocka_unit_test(consecutive_buckets_have_one_name),
         cmocka_unit_test(consecutive_buckets_of_two_sizes_have_one_name),
+        cmocka_unit_test(a_result_is_of_the_bucket_that_has_its_sizes),
         cmocka_unit_test(find_knows_every_family_and_lists_them_for_a_wrong_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

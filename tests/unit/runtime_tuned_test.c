@@ -174,8 +174,8 @@ static void another_architecture_spec_bucket_or_a_loser_does_not_count(void **st
 {
     (void)state;
     qn_tune_row rows[4] = {row_of(&here, 128, 1), row_of(&here, 128, 1), row_of(&here, 128, 1), row_of(&here, 128, 1)};
-    rows[0].arch = "sm_100a", rows[1].spec = "softmax_topk V=5000 K=9 in=f32", rows[2].bucket = "rows 5..13";
-    rows[3].status = QN_TUNE_SLOWER;
+    rows[0].arch = "sm_100a", rows[1].spec = "softmax_topk V=5000 K=9 in=f32", rows[2].bucket = "rows 15..30";
+    rows[2].sizes = "rows=16", rows[3].status = QN_TUNE_SLOWER;
     for (size_t i = 0; i < QN_COUNT(rows); i++) put(user_db, &rows[i]);
 
     assert_string_equal(choose_here().chosen, "heuristic");
@@ -221,6 +221,45 @@ static void a_configuration_that_has_no_plan_any_more_makes_way_for_the_next(voi
         assert_int_equal(c.block, 256);
         assert_string_equal(c.chosen, "tuned (same architecture)");
     }
+}
+
+// A range of sizes that was cut in two since: its result serves the part that it was timed in, until a newer one is there.
+static void a_result_of_former_borders_serves_the_range_of_its_sizes(void **state)
+{
+    (void)state;
+    qn_tune_row former = row_of(&here, 128, 1000);
+    former.bucket = "rows 1..30"; // timed with 8 rows
+    put(user_db, &former);
+    choice c = choose_here();
+    assert_int_equal(c.block, 128);
+    assert_string_equal(c.chosen, "tuned (this device)");
+
+    const qn_tune_row of_now = row_of(&here, 256, 2000);
+    put(user_db, &of_now);
+    assert_int_equal(choose_here().block, 256);
+}
+
+// One warning says how many and why; a range of sizes that there never was is no former one.
+static void results_that_could_never_be_used_are_left_out_with_a_warning(void **state)
+{
+    (void)state;
+    static const char *const buckets[] = {"rows 5..14", "rows 9…", "rows 40..30", "N 1..64"};
+    runtime_log log = RUNTIME_LOG_INIT;
+    const quern_options options = runtime_options(user_db, &log);
+    for (size_t i = 0; i < QN_COUNT(buckets); i++) {
+        qn_tune_row row = row_of(&here, 128, 1000);
+        row.bucket = buckets[i];
+        if (i == 0) row.config = "block=128 plan=stream ctas=1 local_k=4 unroll=2"; // not in canonical form
+        put(user_db, &row);
+    }
+    qn_tune_row another = row_of(&here, 128, 1000); // not this library's to judge
+    another.library = "0.0.1-1", another.bucket = "rows of old";
+    put(user_db, &another);
+
+    assert_string_equal(choose(&options, &here).chosen, "heuristic");
+
+    assert_true(runtime_log_has(&log, "4 tuning results are left out"));
+    runtime_log_fini(&log);
 }
 
 static void a_batch_invariant_spec_keeps_its_one_configuration(void **state)
@@ -470,6 +509,8 @@ int main(void)
         TEST(another_architecture_spec_bucket_or_a_loser_does_not_count),
         TEST(results_of_another_version_or_driver_are_kept_and_not_used),
         TEST(a_configuration_that_has_no_plan_any_more_makes_way_for_the_next),
+        TEST(a_result_of_former_borders_serves_the_range_of_its_sizes),
+        TEST(results_that_could_never_be_used_are_left_out_with_a_warning),
         TEST(a_batch_invariant_spec_keeps_its_one_configuration),
         TEST(frozen_does_not_read_the_users_table),
         TEST(the_variable_says_the_same_and_an_option_wins),

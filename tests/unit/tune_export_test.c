@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "runtime/tuned.h"
+#include "runtime/usable.h"
 #include "tune/export.h"
-#include "tune/usable.h"
 
 static qn_tune_row sample(int number)
 {

@@ -98,7 +98,7 @@ static quern_status run_specs(void *user)
 static quern_status parse_tokens(routing_bench *t)
 {
     for (size_t i = 0; !t->tokens && i < t->default_count; i++) t->N[t->N_count++] = t->default_tokens[i];
-    for (const char *word = t->tokens; word && *word;) {
+    for (const char *word = t->tokens && *t->tokens ? t->tokens : NULL; word;) {
         char number[24];
         size_t length = strcspn(word, ",");
         snprintf(number, sizeof number, "%.*s", (int)length, word);
@@ -107,7 +107,7 @@ static quern_status parse_tokens(routing_bench *t)
             return qn_fail(QUERN_BAD_VALUE, "--N: '%.*s' is not one of at most %d whole numbers from 1 on", (int)length,
                            word, ROUTING_MOST_TOKENS);
         t->N_count++;
-        word += length + (word[length] == ',');
+        word = command_next_place(word, length);
     }
     return t->N_count ? QUERN_OK : qn_fail(QUERN_BAD_VALUE, "--N: a list of numbers is needed");
 }

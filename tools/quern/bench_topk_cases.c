@@ -138,7 +138,7 @@ static quern_status parse_list(const char *option, const char *word, int64_t ini
 {
     *count = 0;
     if (!word) list[(*count)++] = initial;
-    while (word && *word) {
+    for (word = word && *word ? word : NULL; word;) {
         char number[24];
         size_t length = strcspn(word, ",");
         snprintf(number, sizeof number, "%.*s", (int)length, word);
@@ -147,7 +147,7 @@ static quern_status parse_list(const char *option, const char *word, int64_t ini
             return qn_fail(QUERN_BAD_VALUE, "--%s: '%.*s' is not one of at most %d whole numbers from 1 on", option,
                            (int)length, word, MOST_LISTED);
         (*count)++;
-        word += length + (word[length] == ',');
+        word = command_next_place(word, length);
     }
     return *count ? QUERN_OK : qn_fail(QUERN_BAD_VALUE, "--%s: a list of numbers is needed", option);
 }
@@ -157,7 +157,7 @@ static quern_status parse_types(const char *word, quern_dtype initial, int64_t *
     static const quern_dtype known[] = {QUERN_F32, QUERN_F16, QUERN_BF16};
     *count = 0;
     if (!word) list[(*count)++] = initial;
-    while (word && *word) {
+    for (word = word && *word ? word : NULL; word;) {
         size_t length = strcspn(word, ","), i = 0;
         while (i < QN_COUNT(known) &&
                (strlen(qn_dtype_name(known[i])) != length || strncmp(qn_dtype_name(known[i]), word, length) != 0))
@@ -165,7 +165,7 @@ static quern_status parse_types(const char *word, quern_dtype initial, int64_t *
         if (i == QN_COUNT(known) || *count == MOST_LISTED)
             return qn_fail(QUERN_BAD_VALUE, "--in: '%.*s' is not f32, f16 or bf16", (int)length, word);
         list[(*count)++] = known[i];
-        word += length + (word[length] == ',');
+        word = command_next_place(word, length);
     }
     return *count ? QUERN_OK : qn_fail(QUERN_BAD_VALUE, "--in: a list of types is needed");
 }

@@ -14,6 +14,7 @@
 #include "cache_entries.h"
 #include "command.h"
 #include "table.h"
+#include "tune/take.h"
 
 static const char text[] =
     "list     the kernels\n"
@@ -22,7 +23,8 @@ static const char text[] =
     "prune    removes damaged rows, then what --unused and --cap say, and gives the space back\n"
     "export   a compact copy of what is sound, to a new FILE; exit status 1 if anything is damaged\n"
     "import   merges the databases FILE... into this one; entries that exist stay; exit status 1 if a\n"
-    "         FILE or a row of it is damaged: the rest is imported all the same\n"
+    "         FILE or a row of it is damaged, or a tuning result could never be used: the rest is imported\n"
+    "         all the same\n"
     "seal     verifies and marks it read-only for good, for shipping (QUERN_SEALED names such files)\n"
     "repair   copies a damaged file to FILE.broken-N, empties it and saves what can be read\n"
     "list, info, verify, prune, seal and repair take the database as FILE too.\n";
@@ -209,16 +211,31 @@ static int prune(request *r)
 }
 
 static const table_column import_columns[] = {
-    {"from", "file", TABLE_TEXT, 0},
-    {"added", "added", TABLE_INT, 0},
-    {"present", "present", TABLE_INT, 0},
-    {"damaged", "bad", TABLE_INT, 0},
+    {"from", "file", TABLE_TEXT, 0},  {"added", "added", TABLE_INT, 0}, {"present", "present", TABLE_INT, 0},
+    {"damaged", "bad", TABLE_INT, 0}, {NULL, "tuned", TABLE_INT, 0},    {NULL, "tuned_left_out", TABLE_INT, 0},
 };
+
+// The kernels' numbers are told all the same.
+static int fail_import(const char *file, int64_t bad, const qn_tune_taken *taken)
+{
+    int exit_status = COMMAND_OK;
+    if (bad)
+        exit_status = command_fail("%s: %" PRId64
+                                   " damaged %s not imported: 'quern cache verify' lists them; copy the file again, or "
+                                   "warm its specs again",
+                                   file, bad, rows(bad));
+    if (taken->left_out)
+        exit_status =
+            command_fail("%s: tuning results of %" PRId64 " %s of sizes are not imported; the first: %s", file,
+                         taken->left_out, taken->left_out == 1 ? "range" : "ranges", qn_text_string(&taken->first));
+    return exit_status;
+}
 
 // A source that cannot be read, or that has damaged rows, fails the command and stops no other: what is good is imported.
 static int import_one(request *r, const char *file, table *sources)
 {
     qn_sqlite_options options = options_for(file, QN_SQLITE_READ_ONLY);
+    qn_tune_taken taken = QN_TUNE_TAKEN_INIT;
     int64_t added, present, bad;
     quern_store from;
 
@@ -226,14 +243,12 @@ static int import_one(request *r, const char *file, table *sources)
     quern_status status = qn_sqlite_open(&options, &from);
     if (status != QUERN_OK) return command_status(status);
     status = qn_sqlite_import(&r->store, &from, &added, &present, &bad);
+    if (status == QUERN_OK) status = qn_tune_take(&r->store, &from, (int64_t)time(NULL), &taken);
     qn_sqlite_close(&from);
-    if (status != QUERN_OK) return command_status(status);
-    table_add(sources, file, added, present, bad);
-    if (!bad) return COMMAND_OK;
-    return command_fail("%s: %" PRId64
-                        " damaged %s not imported: 'quern cache verify' lists them; copy the file again, or warm "
-                        "its specs again",
-                        file, bad, rows(bad));
+    if (status == QUERN_OK) table_add(sources, file, added, present, bad, taken.kept, taken.left_out);
+    int exit_status = status == QUERN_OK ? fail_import(file, bad, &taken) : command_status(status);
+    qn_text_fini(&taken.first);
+    return exit_status;
 }
 
 static int import(request *r)

@@ -327,6 +327,11 @@ const char *command_size(const command_sizes *sizes, const char *name)
     return NULL;
 }
 
+const char *command_next_place(const char *word, size_t length)
+{
+    return word[length] == ',' ? word + length + 1 : NULL;
+}
+
 int command_check_sizes(const command_sizes *sizes, const struct qn_family *const *families, size_t count)
 {
     for (size_t k = 0; k < sizes->count; k++) {

@@ -140,6 +140,9 @@ typedef struct command_sizes {
 size_t command_add_sizes(command_sizes *sizes, const char *value, const char *doc, command_option *options,
                          size_t count);
 const char *command_size(const command_sizes *sizes, const char *name); // NULL: not given
+// A list "1,8,64": the place after the one that begins at word and has so many bytes; NULL: it was the last. A comma at
+// the end has an empty place after it, for the reader to refuse.
+const char *command_next_place(const char *word, size_t length);
 // A size that is given and that no family of these has is a usage error, which names theirs. COMMAND_OK or the status.
 struct qn_family;
 int command_check_sizes(const command_sizes *sizes, const struct qn_family *const *families, size_t count);

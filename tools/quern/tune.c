@@ -159,14 +159,18 @@ static int check_words(tune_request *r, const words *w, int operands)
     return COMMAND_OK;
 }
 
-// A list that warm reads may be given here too.
-static void say_ranges(const spec_list *specs)
+// A list that warm reads may be given here too. Without its ranges of sizes, lines that differ in them alone are one spec.
+static quern_status unite_specs(spec_list *specs)
 {
     size_t narrowed = 0;
-    for (size_t i = 0; i < specs->count; i++) narrowed += specs->item[i].narrowed != 0;
+    for (size_t i = 0; i < specs->count; i++) {
+        narrowed += specs->item[i].narrowed != 0;
+        specs->item[i].narrowed = 0, *specs->item[i].range = 0;
+    }
     if (narrowed)
         command_note(
             "the ranges of sizes that the list has are not looked at: --rows, --N and the like say what to tune");
+    return spec_list_unite(specs);
 }
 
 static int tune(tune_request *r, const words *w, int argc, char **argv)
@@ -177,8 +181,8 @@ static int tune(tune_request *r, const words *w, int argc, char **argv)
     if (exit_status != COMMAND_OK) return exit_status;
     if (w->explain) status = spec_list_add(&r->specs, w->explain);
     for (int i = 1; i < argc && status == QUERN_OK; i++) status = spec_list_add(&r->specs, argv[i]);
+    if (status == QUERN_OK) status = unite_specs(&r->specs);
     if (status != QUERN_OK) return command_status(status);
-    say_ranges(&r->specs);
     if (!has_action) exit_status = tune_make_jobs(r);
     return exit_status == COMMAND_OK ? run_action(r, w) : exit_status;
 }

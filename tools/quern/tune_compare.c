@@ -129,15 +129,10 @@ static bool own_choice(const qn_tune_row *row, qn_text *config)
     const qn_family *family;
     const qn_arch *arch;
     qn_config chosen, canonical;
-    char name[96];
-    size_t bucket = 0;
+    size_t bucket;
     if (quern_spec_parse(row->spec, &spec) != QUERN_OK || qn_arch_find(row->arch, &arch) != QUERN_OK) return false;
     if (qn_family_find(spec.base.family, &family) != QUERN_OK) return false;
-    for (; bucket < family->bucket_count; bucket++) {
-        family->bucket_name(bucket, name, sizeof name);
-        if (!strcmp(name, row->bucket)) break;
-    }
-    if (bucket == family->bucket_count) return false;
+    if (!qn_bucket_find(family, row->bucket, row->sizes, &bucket)) return false;
     family->choose(&spec.base, arch, bucket, &chosen);
     if (qn_config_canonical(family, &spec.base, arch, &chosen, &canonical) != QUERN_OK) return false;
     qn_config_write(family, &canonical, config);

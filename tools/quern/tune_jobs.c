@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "tune.h"
-#include "tune/results.h"
 
 enum { MAX_JOBS = 1024 };
 
@@ -40,7 +39,7 @@ static quern_status read_number(const qn_field *field, const char **word, int64_
     if (length >= sizeof number || !qn_parse_int(number, value) || *value < 1 || *value > field->max)
         return qn_fail(QUERN_BAD_VALUE, "--%s: '%.*s' is not a whole number from 1 to %lld", field->name, (int)length,
                        *word, (long long)field->max);
-    *word += length + ((*word)[length] == ',');
+    *word = command_next_place(*word, length);
     return QUERN_OK;
 }
 
@@ -57,7 +56,7 @@ static quern_status add_combinations(tune_request *r, const spec_item *item, con
         QN_TRY(read_number(&family->sizes[size], &list, &value));
         memcpy(sizes + family->sizes[size].offset, &value, sizeof value);
         QN_TRY(add_combinations(r, item, subject, size + 1, sizes));
-    } while (*list);
+    } while (list);
     return QUERN_OK;
 }
 

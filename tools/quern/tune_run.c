@@ -67,14 +67,15 @@ static void show_progress(void *user, const qn_search_progress *p)
 // What won before, here.
 static bool find_former(const tuning *t, const tune_job *j, qn_config *config)
 {
-    char bucket[96] = "";
+    const qn_family *family = j->subject->family;
     bool found = false;
+    size_t bucket;
     qn_tune_list list = QN_TUNE_LIST_INIT;
-    j->subject->family->bucket_name(j->bucket, bucket, sizeof bucket);
     if (qn_sqlite_tune_read(&t->r->store, j->item->text, QN_TUNE_BEST, &list) != QUERN_OK) return false;
     for (size_t i = 0; i < list.count && !found; i++)
-        found = !strcmp(list.row[i].bucket, bucket) && qn_tune_same_device(&list.row[i].device, &t->fingerprint) &&
-                qn_config_parse(j->subject->family, list.row[i].config, config) == QUERN_OK;
+        found = qn_bucket_find(family, list.row[i].bucket, list.row[i].sizes, &bucket) && bucket == j->bucket &&
+                qn_tune_same_device(&list.row[i].device, &t->fingerprint) &&
+                qn_config_parse(family, list.row[i].config, config) == QUERN_OK;
     qn_tune_list_fini(&list);
     return found;
 }

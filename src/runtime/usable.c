@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether a result from outside can ever be used (usable.h).
-#include "tune/usable.h"
+#include "runtime/usable.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "cuda/arch.h"
-#include "ops/field.h"
+#include "ops/family.h"
 #include "runtime/tuned.h"
-#include "tune/results.h"
 
 enum { SPEC_BYTES = 1024 }; // more than a row's text may have
 
@@ -43,55 +41,26 @@ static quern_status check_bucket(const qn_tune_row *row, const qn_family *family
 {
     qn_text allowed = QN_TEXT_INIT;
     char name[96];
-    bool found = false;
-    for (size_t i = 0; i < family->bucket_count && !found; i++) {
+    if (qn_bucket_find(family, row->bucket, row->sizes, bucket)) return QUERN_OK;
+    for (size_t i = 0; i < family->bucket_count; i++) {
         family->bucket_name(i, name, sizeof name);
-        found = !strcmp(name, row->bucket);
-        *bucket = i;
         qn_text_putf(&allowed, "%s%s", i ? ", " : "", name);
     }
-    if (!found) qn_fail(QUERN_BAD_VALUE, "allowed are %s", qn_text_string(&allowed));
+    qn_fail(QUERN_BAD_VALUE, "allowed are %s", qn_text_string(&allowed));
     qn_text_fini(&allowed);
-    return found ? QUERN_OK : bad("bucket", row->bucket);
-}
-
-// "Sq=8 Sk=4096": a value for each size, in the family's order.
-static quern_status read_sizes(const qn_family *family, const char *text, void *sizes)
-{
-    char *words = qn_strdup(text), *rest = NULL;
-    quern_status status = words ? QUERN_OK : qn_fail(QUERN_OUT_OF_MEMORY, "no memory for a text of sizes");
-    for (char *word = words ? strtok_r(words, " ", &rest) : NULL; word && status == QUERN_OK;
-         word = strtok_r(NULL, " ", &rest)) {
-        char *equals = strchr(word, '=');
-        int64_t value = -1;
-        if (equals) *equals = 0;
-        const qn_field *size = qn_field_find(family->sizes, family->size_count, word);
-        if (!equals || !size || !qn_parse_int(equals + 1, &value) || value < 0 || value > INT32_MAX)
-            status = qn_fail(QUERN_BAD_VALUE, "sizes are NAME=NUMBER, from 0 to %d, one blank apart", INT32_MAX);
-        else
-            qn_field_put(size, sizes, value);
-    }
-    free(words);
-    return status;
+    return bad("bucket", row->bucket);
 }
 
 // What was timed is of the bucket that it is a result for.
 static quern_status check_sizes(const qn_tune_row *row, const qn_family *family, size_t bucket)
 {
-    _Alignas(16) unsigned char sizes[128] = {0};
+    _Alignas(16) unsigned char sizes[256];
     char name[96] = "";
-    qn_text canonical = QN_TEXT_INIT;
-    quern_status status = read_sizes(family, row->sizes, sizes);
-    qn_sizes_write(family, sizes, &canonical);
-    if (status == QUERN_OK) status = qn_text_check(&canonical);
-    if (status == QUERN_OK && strcmp(row->sizes, qn_text_string(&canonical)))
-        status = qn_fail(QUERN_BAD_VALUE, "each size of the family is needed, in its order, as in '%s'",
-                         qn_text_string(&canonical));
+    quern_status status = qn_sizes_read(family, row->sizes, sizes);
     if (status == QUERN_OK && family->bucket_of(sizes) != bucket) {
         family->bucket_name(family->bucket_of(sizes), name, sizeof name);
         status = qn_fail(QUERN_BAD_VALUE, "these are of the range '%s', the row is of '%s'", name, row->bucket);
     }
-    qn_text_fini(&canonical);
     return status == QUERN_OK ? QUERN_OK : bad("sizes", row->sizes);
 }
 
