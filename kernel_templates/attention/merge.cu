@@ -6,7 +6,7 @@
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ attention_params p)
 {
     const Tile t = tile_of_packed_block(p);
-    const Splits splits = t.rows > 0 ? splits_of(p, t) : Splits{0, 1, 1, 1, 1};
+    const Splits splits = t.rows > 0 ? splits_of(p, t) : uncut();
     wait_for_previous_launch(); // also where nothing is to be done: what follows waits for the end of this grid alone
     if (splits.parts == 1) return;
     constexpr i32 kOwn = THREADS / kWarp;

@@ -22,10 +22,15 @@ struct Splits {
     i32 longs; // of those
 };
 
+QN_DEVICE Splits uncut()
+{
+    return {0, 1, 1, 1, 1};
+}
+
 // By the sequence alone. More splits than the workspace has room for (the caller's bound of the keys was too low): one.
 QN_DEVICE Splits splits_of(const attention_params &p, const Tile &t)
 {
-    Splits s = {0, 1, 1, 1, 1};
+    Splits s = uncut();
     if (p.split_most <= 1 || t.sequence.queries > ATTENTION_SPLIT_QUERIES || t.last_key <= t.first_key) return s;
     const i32 first = t.first_key / p.split, count = (t.last_key - 1) / p.split - first + 1;
     if (count > p.split_most) return s;
@@ -135,13 +140,6 @@ QN_DEVICE void load_columns(const float *at, bool are_there, float (&value)[2])
 {
     const u64 pair = are_there ? load_l2(reinterpret_cast<const u64 *>(at)) : 0;
     value[0] = __uint_as_float((u32)(pair & 0xFFFFFFFFu)), value[1] = __uint_as_float((u32)(pair >> 32));
-}
-
-QN_DEVICE float warp_max(float x)
-{
-#pragma unroll
-    for (i32 distance = kWarp / 2; distance; distance /= 2) x = fmaxf(x, __shfl_xor_sync(kFullMask, x, distance));
-    return x;
 }
 
 // kAtOnce times kWidth neighbouring columns a lane, and kParts parts: what is on its way at a time. A lane has the head of a

@@ -19,6 +19,12 @@ QN_DEVICE u32 warp_max(u32 x)
 {
     return __reduce_max_sync(kFullMask, x);
 }
+// Over numbers; a NaN loses to them.
+QN_DEVICE float warp_max(float x)
+{
+    for (int distance = kWarp / 2; distance; distance >>= 1) x = fmaxf(x, __shfl_xor_sync(kFullMask, x, distance));
+    return x;
+}
 QN_DEVICE u32 warp_min(u32 x)
 {
     return __reduce_min_sync(kFullMask, x);

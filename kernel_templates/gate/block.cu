@@ -8,7 +8,7 @@
 #include "block.cuh"
 
 static_assert(THREADS >= kE, "a thread an expert");
-static_assert(SHARED_BYTES >= kBlockBytes, "the sizes of ops/gate.c");
+static_assert(SHARED_BYTES >= kBlockBytes, "the sizes of ops/gate.c; a router may ask for more");
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ gate_block_params all)
 {
@@ -17,6 +17,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
     const i64 token = blockIdx.x;
     const u32 expert = threadIdx.x;
     const bool exists = THREADS == kE || expert < kE;
+    clear_list(s);
     const float bias = exists ? bias_of(p, expert) : 0.f;
     const Logits logits = logits_of(p, token);
     if constexpr (DEPENDENT) wait_for_previous_launch();
