@@ -7,6 +7,8 @@
 //   (2) Format and version are read in one transaction: a file that another process is just making is either empty
 //       or ours.
 //   (3) Immutable is only a file with the seal mark. Anything else that may not be written is read under locks.
+//   (4) Who only reads rolls back what a dead writer left half done, where it may write, as SQLite does for writers: nothing
+//       else is changed, nothing is made. Where it may not, reading fails and says so.
 #include "cache/sqlite_private.h"
 
 #include <errno.h>
@@ -237,6 +239,43 @@ quern_status qn_create_tables(const qn_sqlite *store, sqlite3 *db)
     return code ? qn_sqlite_fail(store, db, code, "making its tables") : QUERN_OK;
 }
 
+// ---- a writer that died
+
+// A file that lies there and may be written: a rollback makes nothing, and what it could not finish it must not begin.
+static bool may_roll_back(const qn_sqlite *store)
+{
+    struct stat found;
+    const char *kind = NULL;
+    qn_text path = QN_TEXT_INIT;
+    char *file = realpath(store->file, NULL); // of a symbolic link's end, where SQLite keeps the journal
+    if (file) qn_text_putf(&path, "%s-journal", file);
+    free(file);
+    bool may = path.length && !path.failed && !lstat(path.bytes, &found) && S_ISREG(found.st_mode) &&
+               found.st_size > 0 && !access(path.bytes, W_OK) && !access(store->file, W_OK);
+    if (may) { // the folder, from which the journal is taken away
+        char *slash = strrchr(path.bytes, '/');
+        *(slash == path.bytes ? slash + 1 : slash) = 0;
+        may = !access(path.bytes, W_OK | X_OK) && (store->allow_network_fs || !qn_is_network_fs(store->file, &kind));
+    }
+    qn_text_fini(&path);
+    return may;
+}
+
+void qn_roll_back_dead_writer(const qn_sqlite *store)
+{
+    qn_message_mark mark;
+    sqlite3 *db = NULL;
+    int64_t version;
+
+    if (!may_roll_back(store)) return;
+    qn_message_save(&mark);
+    if (!qn_connect(store, store->file, true, false, &db)) {
+        qn_query_int(db, "PRAGMA user_version", &version); // the first read rolls back, unless the writer lives
+        sqlite3_close(db);
+    }
+    qn_message_restore(&mark);
+}
+
 // ---- the session's connection
 
 void qn_session_close(qn_session *session)
@@ -256,6 +295,7 @@ static quern_status open_for_reading(const qn_sqlite *store, qn_session *session
     qn_verdict verdict;
     bool sealed = false;
 
+    qn_roll_back_dead_writer(store);
     qn_message_save(&mark);
     if (!qn_connect(store, store->file, false, true, &session->db)) {
         if (!qn_check_format(store, session->db, &verdict, &sealed) && sealed) {

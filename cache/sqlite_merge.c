@@ -15,12 +15,14 @@ typedef struct merging {
     qn_use use;
     bool in_batch;
     int64_t rows, bytes; // of this batch
-    int64_t added, present, bad;
+    int64_t batch_added, batch_present;
+    int64_t added, present, bad; // committed, but bad
     quern_status status;
 } merging;
 
 static quern_status begin_batch(merging *to)
 {
+    QN_TRY(qn_sqlite_cancelled(to->into));
     QN_TRY(qn_use_begin(to->into, &to->use));
     quern_status status = QUERN_OK;
     if (to->use.session->read_only) {
@@ -31,7 +33,7 @@ static quern_status begin_batch(merging *to)
     }
     if (status) qn_use_end(&to->use);
     to->in_batch = !status;
-    to->rows = to->bytes = 0;
+    to->rows = to->bytes = to->batch_added = to->batch_present = 0;
     return status;
 }
 
@@ -41,7 +43,10 @@ static quern_status end_batch(merging *to, int code)
 
     if (!to->in_batch) return QUERN_OK;
     code = qn_end_transaction(to->use.db, code);
-    if (code) status = qn_sqlite_fail(to->into, to->use.db, code, "importing");
+    if (code)
+        status = qn_sqlite_fail(to->into, to->use.db, code, "importing");
+    else
+        to->added += to->batch_added, to->present += to->batch_present;
     qn_use_end(&to->use);
     to->in_batch = false;
     return status;
@@ -68,7 +73,7 @@ static int merge_record(merging *to, const quern_record *record)
     if (!to->in_batch) to->status = begin_batch(to);
     if (to->status) return 1;
     int code = qn_put_row(&to->use, record, &added);
-    if (code == SQLITE_OK) ++*(added ? &to->added : &to->present);
+    if (code == SQLITE_OK) ++*(added ? &to->batch_added : &to->batch_present);
     to->rows++;
     to->bytes += added ? (int64_t)(record->image_bytes + record->key_bytes) : 0;
     if (code || to->rows >= BATCH_ROWS || to->bytes >= BATCH_BYTES) to->status = end_batch(to, code);
@@ -94,17 +99,16 @@ quern_status qn_sqlite_import(quern_store *into, quern_store *from, int64_t *add
     merging to = {.into = qn_sqlite_of(into)};
     qn_sqlite *source = qn_sqlite_of(from);
 
+    *added = *present = *bad = 0;
     if (source && qn_sqlite_same_file(to.into, source)) {
         return qn_fail(QUERN_BAD_ARGUMENT, "%s: a database cannot be imported into itself", source->file);
     }
     quern_status status =
         source ? qn_walk(source, true, merge_row, &to) : from->list(from->self, 1, merge_foreign, &to);
     quern_status end = end_batch(&to, SQLITE_OK); // the rows up to a failure of the source are good
-    if (to.status) status = to.status;
-    if (!status) status = end;
-    if (status) return status;
     *added = to.added;
     *present = to.present;
     *bad = to.bad;
-    return QUERN_OK;
+    if (to.status) return to.status;
+    return status ? status : end;
 }

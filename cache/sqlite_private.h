@@ -44,6 +44,8 @@ typedef struct qn_sqlite {
     int busy_timeout_ms;
     int64_t cap_bytes;
     bool allow_network_fs;
+    int (*cancel)(void *user); // NULL: never
+    void *cancel_user;
     qn_log log;
     atomic_bool warned_network;
     _Atomic(qn_session *) session;
@@ -61,7 +63,8 @@ typedef struct qn_use {
 quern_status qn_use_begin(qn_sqlite *store, qn_use *use);
 void qn_use_end(qn_use *use);
 
-qn_sqlite *qn_sqlite_of(quern_store *store); // NULL: a store of another make
+quern_status qn_sqlite_cancelled(const qn_sqlite *store); // between transactions: OK or CANCELLED
+qn_sqlite *qn_sqlite_of(quern_store *store);              // NULL: a store of another make
 bool qn_sqlite_same_file(const qn_sqlite *a, const qn_sqlite *b);
 
 // ---- sqlite_file.c
@@ -73,6 +76,9 @@ typedef enum qn_verdict {
 // *network is set when the file system makes it read-only.
 quern_status qn_session_open(qn_sqlite *store, qn_session *session, const char **network);
 void qn_session_close(qn_session *session); // and of what is prepared on its connection
+// For a connection that only reads: if a writer died and left its journal, and this process may write file and folder,
+// the file becomes what it was before that write. Does nothing in any other case, and sets no message.
+void qn_roll_back_dead_writer(const qn_sqlite *store);
 // A plain connection with our settings and no look at the content. mode: "ro", "rw"; immutable for sealed files.
 quern_status qn_connect(const qn_sqlite *store, const char *file, bool writable, bool immutable, sqlite3 **db);
 void qn_put_uri(qn_text *uri, const char *file);

@@ -90,8 +90,19 @@ static const char *way_out(quern_status status)
     }
 }
 
+// Read-only to SQLite, but it is not the write that fails.
+static quern_status fail_journal(const qn_sqlite *store, const char *doing)
+{
+    return qn_fail(QUERN_STORE_READ_ONLY,
+                   "%s: %s: a process that wrote to it died, and what it left half done must be undone first, from "
+                   "%s-journal, which this process may not do: run 'quern cache info %s' once as a user who may write "
+                   "all of these and their folder, and never take the journal away",
+                   store->file, doing, store->file, store->file);
+}
+
 quern_status qn_sqlite_fail(const qn_sqlite *store, sqlite3 *db, int code, const char *doing)
 {
+    if (code == SQLITE_READONLY_ROLLBACK) return fail_journal(store, doing);
     quern_status status = qn_sqlite_status(db, code);
     int error = system_error(db);
     bool with_error = (code & 0xff) == SQLITE_CANTOPEN || (code & 0xff) == SQLITE_IOERR;

@@ -72,6 +72,8 @@ quern_status qn_use_begin(qn_sqlite *store, qn_use *use)
         qn_message_restore(&session->refusal);
     } else if (!session->open) {
         status = qn_session_open(store, session, &use->network);
+    } else if (session->db && session->read_only && !session->sealed) {
+        qn_roll_back_dead_writer(store);
     }
     use->db = session->db;
     if (status) qn_use_end(use);
@@ -121,6 +123,7 @@ quern_status qn_sqlite_open(const qn_sqlite_options *options, quern_store *out)
     store->busy_timeout_ms = options->busy_timeout_ms;
     store->cap_bytes = options->cap_bytes;
     store->allow_network_fs = options->allow_network_fs;
+    store->cancel = options->cancel, store->cancel_user = options->cancel_user;
     if (options->log) store->log = *options->log;
     memset(out, 0, sizeof *out);
     out->size = sizeof *out;
@@ -171,6 +174,12 @@ bool qn_sqlite_is_sealed(quern_store *store)
     bool sealed = use.session->sealed;
     qn_use_end(&use);
     return sealed;
+}
+
+quern_status qn_sqlite_cancelled(const qn_sqlite *store)
+{
+    if (!store->cancel || !store->cancel(store->cancel_user)) return QUERN_OK;
+    return qn_fail(QUERN_CANCELLED, "%s: cancelled; what was committed before stays", store->file);
 }
 
 bool qn_sqlite_same_file(const qn_sqlite *a, const qn_sqlite *b)

@@ -5,6 +5,7 @@
 //   (3) No callback, and nothing of the caller's, runs while the database is in use.
 #include "cache/tune.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,29 +57,58 @@ static int bind_row(sqlite3_stmt *statement, const qn_tune_row *row)
     return code;
 }
 
-static const char *text_of(sqlite3_stmt *statement, int column)
+// A text of a row that is read. What nobody could have put is kept so that qn_tune_check finds it: of one that is too long
+// its beginning, and a zero byte, which would end it before its time, as another control character.
+typedef struct read_text {
+    char bytes[QN_TUNE_MAX_TEXT + 2];
+} read_text;
+
+static const char *take_text(sqlite3_stmt *statement, int column, read_text *out)
 {
     const char *text = (const char *)sqlite3_column_text(statement, column);
-    return text ? text : "";
+    size_t length = text ? (size_t)sqlite3_column_bytes(statement, column) : 0;
+
+    if (length > QN_TUNE_MAX_TEXT) length = QN_TUNE_MAX_TEXT + 1;
+    for (size_t i = 0; i < length; i++) out->bytes[i] = text[i] ? text[i] : 1;
+    out->bytes[length] = 0;
+    return out->bytes;
 }
 
-static qn_tune_row row_of(sqlite3_stmt *statement)
+// Where the type is another one, or the number is too large for its place: a number that is out of range there as well.
+static int64_t take_int(sqlite3_stmt *statement, int column, int64_t most)
+{
+    int64_t value = sqlite3_column_int64(statement, column);
+
+    if (sqlite3_column_type(statement, column) != SQLITE_INTEGER || value < 0) return -1;
+    return value < most ? value : most;
+}
+
+static double take_time(sqlite3_stmt *statement, int column)
+{
+    int type = sqlite3_column_type(statement, column);
+
+    return type == SQLITE_FLOAT || type == SQLITE_INTEGER ? sqlite3_column_double(statement, column) : NAN;
+}
+
+enum { READ_TEXTS = 9 };
+
+static qn_tune_row row_of(sqlite3_stmt *statement, read_text texts[READ_TEXTS])
 {
     return (qn_tune_row){
-        .device = {text_of(statement, 0), sqlite3_column_int(statement, 1), sqlite3_column_int(statement, 2),
-                   sqlite3_column_int64(statement, 3), sqlite3_column_int64(statement, 4),
-                   sqlite3_column_int(statement, 5)},
-        .library = text_of(statement, 6),
-        .arch = text_of(statement, 7),
-        .spec = text_of(statement, 8),
-        .bucket = text_of(statement, 9),
-        .config = text_of(statement, 10),
-        .sizes = text_of(statement, 11),
-        .status = text_of(statement, 12),
-        .note = text_of(statement, 13),
-        .ns = sqlite3_column_double(statement, 14),
-        .spread_ns = sqlite3_column_double(statement, 15),
-        .created = sqlite3_column_int64(statement, 16),
+        .device = {take_text(statement, 0, &texts[0]), (int32_t)take_int(statement, 1, INT32_MAX),
+                   (int32_t)take_int(statement, 2, INT32_MAX), take_int(statement, 3, INT64_MAX),
+                   take_int(statement, 4, INT64_MAX), (int32_t)take_int(statement, 5, INT32_MAX)},
+        .library = take_text(statement, 6, &texts[1]),
+        .arch = take_text(statement, 7, &texts[2]),
+        .spec = take_text(statement, 8, &texts[3]),
+        .bucket = take_text(statement, 9, &texts[4]),
+        .config = take_text(statement, 10, &texts[5]),
+        .sizes = take_text(statement, 11, &texts[6]),
+        .status = take_text(statement, 12, &texts[7]),
+        .note = take_text(statement, 13, &texts[8]),
+        .ns = take_time(statement, 14),
+        .spread_ns = take_time(statement, 15),
+        .created = take_int(statement, 16, INT64_MAX),
     };
 }
 
@@ -92,11 +122,11 @@ static int has_table(sqlite3 *db, bool *has)
     return code;
 }
 
-// Rows that nobody could have put (a damaged or foreign table) are passed over.
+// Rows that nobody could have put (a damaged or foreign table) come too: whoever asks judges them, and says so.
 static int read_rows(sqlite3 *db, const char *spec, const char *status, qn_tune_list *list)
 {
     sqlite3_stmt *statement = NULL;
-    qn_message_mark mark;
+    read_text texts[READ_TEXTS];
     int code =
         qn_prepare(db,
                    "SELECT " COLUMNS " FROM tune WHERE (?1 IS NULL OR spec=?1) AND (?2 IS NULL OR status=?2)"
@@ -105,13 +135,10 @@ static int read_rows(sqlite3 *db, const char *spec, const char *status, qn_tune_
 
     if (!code && spec) code = sqlite3_bind_text(statement, 1, spec, -1, SQLITE_STATIC);
     if (!code && status) code = sqlite3_bind_text(statement, 2, status, -1, SQLITE_STATIC);
-    qn_message_save(&mark);
     while (!code && (code = sqlite3_step(statement)) == SQLITE_ROW) {
-        qn_tune_row row = row_of(statement);
-        code = SQLITE_OK;
-        if (qn_tune_check(&row) == QUERN_OK && qn_tune_list_add(list, &row) != QUERN_OK) code = SQLITE_NOMEM;
+        qn_tune_row row = row_of(statement, texts);
+        code = qn_tune_list_add(list, &row) == QUERN_OK ? SQLITE_OK : SQLITE_NOMEM;
     }
-    qn_message_restore(&mark);
     sqlite3_finalize(statement);
     return code == SQLITE_DONE ? SQLITE_OK : code;
 }
@@ -258,46 +285,97 @@ static int by_problem(const void *left, const void *right)
     return order ? order : strcmp(a->config, b->config);
 }
 
+// How many problems one transaction takes: each that is synced costs as much as writing many.
+enum { BATCH_PROBLEMS = 64 };
+
+static size_t problem_end(const qn_tune_row *rows, size_t count, size_t at)
+{
+    size_t next = at + 1;
+
+    while (next < count && qn_tune_same_problem(&rows[at], &rows[next])) next++;
+    return next;
+}
+
+// From *at on; moves it past what was put. counts: problems kept, and passed over.
+static int put_batch(sqlite3 *db, const qn_tune_row *rows, size_t count, size_t *at, int64_t counts[2])
+{
+    for (int problems = 0; *at < count && problems < BATCH_PROBLEMS; problems++) {
+        bool kept = false;
+        size_t next = problem_end(rows, count, *at);
+        int code = put_problem(db, rows + *at, next - *at, true, &kept);
+        if (code) return code;
+        counts[!kept]++;
+        *at = next;
+    }
+    return SQLITE_OK;
+}
+
 static quern_status put_sorted(qn_sqlite *self, const qn_tune_row *rows, size_t count, int64_t *kept,
                                int64_t *passed_over)
 {
-    for (size_t i = 0, next; i < count; i = next) {
-        bool was_kept = false;
-        for (next = i + 1; next < count && qn_tune_same_problem(&rows[i], &rows[next]);) next++;
-        QN_TRY(check_rows(rows + i, next - i));
-        QN_TRY(qn_tune_put(self, rows + i, next - i, true, &was_kept));
-        ++*(was_kept ? kept : passed_over);
+    for (size_t at = 0, next; at < count; at = next) {
+        next = problem_end(rows, count, at);
+        QN_TRY(check_rows(rows + at, next - at));
+    }
+    for (size_t at = 0; at < count;) {
+        int64_t counts[2] = {0, 0};
+        quern_status status = QUERN_OK;
+        qn_use use;
+        QN_TRY(qn_sqlite_cancelled(self));
+        QN_TRY(qn_use_begin(self, &use));
+        if (use.session->read_only) {
+            status = qn_sqlite_refuse_write(self, use.session);
+        } else {
+            int code = qn_begin_immediate(&use);
+            if (!code) code = qn_end_transaction(use.db, put_batch(use.db, rows, count, &at, counts));
+            if (code) status = qn_sqlite_fail(self, use.db, code, "storing tuning results");
+        }
+        qn_use_end(&use);
+        if (status) return status;
+        *kept += counts[0], *passed_over += counts[1];
     }
     return QUERN_OK;
 }
 
 quern_status qn_sqlite_tune_merge(quern_store *store, const qn_tune_list *list, int64_t *kept, int64_t *passed_over)
 {
-    int64_t counts[2] = {0, 0};
     qn_sqlite *self;
 
+    *kept = *passed_over = 0;
     QN_TRY(sqlite_of(store, &self));
     qn_tune_row *sorted = malloc((list->count + 1) * sizeof *sorted);
     if (!sorted) return qn_fail(QUERN_OUT_OF_MEMORY, "no memory for %zu tuning results", list->count);
     if (list->count) memcpy(sorted, list->row, list->count * sizeof *sorted);
     qsort(sorted, list->count, sizeof *sorted, by_problem);
-    quern_status status = put_sorted(self, sorted, list->count, &counts[0], &counts[1]);
+    quern_status status = put_sorted(self, sorted, list->count, kept, passed_over);
     free(sorted);
-    if (status) return status;
-    *kept = counts[0], *passed_over = counts[1];
-    return QUERN_OK;
+    return status;
+}
+
+// Rows whose form is bad are not saved: nobody could have used them.
+static quern_status copy_formed(const qn_tune_list *read, qn_tune_list *list)
+{
+    quern_status status = QUERN_OK;
+    qn_message_mark mark;
+
+    qn_message_save(&mark);
+    for (size_t i = 0; i < read->count && !status; i++)
+        if (qn_tune_check(&read->row[i]) == QUERN_OK) status = qn_tune_list_add(list, &read->row[i]);
+    if (!status) qn_message_restore(&mark);
+    return status;
 }
 
 quern_status qn_tune_copy(qn_sqlite *into, sqlite3 *from)
 {
-    quern_status status = QUERN_OK;
-    qn_tune_list list = QN_TUNE_LIST_INIT;
+    quern_status status;
+    qn_tune_list read = QN_TUNE_LIST_INIT, list = QN_TUNE_LIST_INIT;
     quern_store store = {.get = qn_sqlite_get, .self = into};
     int64_t kept, passed_over;
-    int code = qn_tune_read(from, NULL, NULL, &list);
+    int code = qn_tune_read(from, NULL, NULL, &read);
 
-    if (code) status = qn_sqlite_fail(into, from, code, "reading tuning results");
+    status = code ? qn_sqlite_fail(into, from, code, "reading tuning results") : copy_formed(&read, &list);
     if (!status && list.count) status = qn_sqlite_tune_merge(&store, &list, &kept, &passed_over);
+    qn_tune_list_fini(&read);
     qn_tune_list_fini(&list);
     return status;
 }

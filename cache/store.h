@@ -14,7 +14,7 @@
 
 typedef enum qn_sqlite_access {
     QN_SQLITE_READ_WRITE, // made when it does not exist
-    QN_SQLITE_READ_ONLY,  // mode=ro with locks; immutable=1 when it has the seal mark
+    QN_SQLITE_READ_ONLY,  // mode=ro with locks, after a rollback for a writer that died; immutable=1 with the seal mark
 } qn_sqlite_access;
 
 typedef struct qn_sqlite_options {
@@ -24,6 +24,8 @@ typedef struct qn_sqlite_options {
     int64_t cap_bytes; // -1: none
     bool allow_network_fs;
     const qn_log *log;
+    int (*cancel)(void *user); // asked between the transactions of an import; nonzero ends it. NULL: never
+    void *cancel_user;
 } qn_sqlite_options;
 
 // Opens lazily: the file is touched by the first get or put. out->self is owned; close with qn_sqlite_close.
@@ -54,6 +56,7 @@ quern_status qn_sqlite_verify(quern_store *store, quern_record_fn each, void *us
 quern_status qn_sqlite_prune(quern_store *store, int64_t cap_bytes, int64_t not_used_since, int64_t *removed,
                              int64_t *removed_bytes);
 // Copies every valid kernel of another store (a merge: rows that exist stay). Memory does not grow with the count.
+// CANCELLED when into's cancel says so. Whatever is returned, the numbers are those of what is committed, and stays.
 // Tuning results, which this layer cannot judge, are for tune/take.h.
 quern_status qn_sqlite_import(quern_store *into, quern_store *from, int64_t *added, int64_t *present, int64_t *bad);
 // Writes a compact copy to a new file (which must not exist). The copy is not sealed.

@@ -56,8 +56,9 @@ typedef struct qn_tune_list {
 quern_status qn_tune_list_add(qn_tune_list *list, const qn_tune_row *row); // copies; OUT_OF_MEMORY
 void qn_tune_list_fini(qn_tune_list *list);
 
-// Texts are not NULL, not empty (but note and sizes), at most 1000 bytes and without control characters; numbers are in
-// range. BAD_ARGUMENT names the column.
+// A row's form: texts are not NULL, not empty (but note and sizes), at most QN_TUNE_MAX_TEXT bytes and without control
+// characters; numbers are in range. BAD_ARGUMENT names the column.
+enum { QN_TUNE_MAX_TEXT = 1000 };
 quern_status qn_tune_check(const qn_tune_row *row);
 bool qn_tune_same_device(const qn_tune_device *a, const qn_tune_device *b); // without the driver
 bool qn_tune_same_problem(const qn_tune_row *a, const qn_tune_row *b);
@@ -65,14 +66,17 @@ int qn_tune_compare_problems(const qn_tune_row *a, const qn_tune_row *b); // as 
 
 // ---- in an SQLite store (cache/store.h); UNSUPPORTED for a store of another make
 
-// Appends the rows of a spec (NULL: of all) with a status (NULL: with any), ordered by problem, then by time.
+// Appends the rows of a spec (NULL: of all) with a status (NULL: with any), ordered by problem, then by time. Rows come as
+// the file has them, those that nobody could have put too: qn_tune_check, and runtime/usable.h with it, finds these.
 quern_status qn_sqlite_tune_read(quern_store *store, const char *spec, const char *status, qn_tune_list *list);
 
 // Puts all rows of one problem in place of those that are there, in one transaction. With only_newer a problem that was
 // measured at the same time or later stays as it is, and *kept is false. kept may be NULL.
 quern_status qn_sqlite_tune_put(quern_store *store, const qn_tune_row *rows, size_t count, bool only_newer, bool *kept);
 
-// The same for rows of many problems, in any order: an import. Problems kept and passed over are counted.
+// The same for rows of many problems, in any order: an import, newer results stay. Many problems share a transaction, none
+// is in two. CANCELLED when the store's cancel says so between them. Whatever is returned, the numbers of problems kept
+// and passed over are those of what is committed, and stays.
 quern_status qn_sqlite_tune_merge(quern_store *store, const qn_tune_list *list, int64_t *kept, int64_t *passed_over);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXTS = 8, MAX_TEXT = 1000 };
+enum { TEXTS = 8 };
 
 // Every text of a row, in one order; the last may be empty, and so may sizes.
 static void texts_of(const qn_tune_row *row, const char *texts[TEXTS + 1])
@@ -24,8 +24,8 @@ static quern_status check_text(const char *name, const char *text, bool may_be_e
     if (!text) text = "";
     if (!*text && !may_be_empty) return qn_fail(QUERN_BAD_ARGUMENT, "%s is empty", name);
     size_t length = strlen(text);
-    if (length > MAX_TEXT)
-        return qn_fail(QUERN_BAD_ARGUMENT, "%s has %zu bytes, at most %d are allowed", name, length, MAX_TEXT);
+    if (length > QN_TUNE_MAX_TEXT)
+        return qn_fail(QUERN_BAD_ARGUMENT, "%s has more than the %d bytes that are allowed", name, QN_TUNE_MAX_TEXT);
     for (size_t i = 0; i < length; i++)
         if ((unsigned char)text[i] < 0x20 || text[i] == 0x7F)
             return qn_fail(QUERN_BAD_ARGUMENT, "%s has a control character (%d) at byte %zu", name,

@@ -59,8 +59,11 @@
  *            the host): no allocation, lock, system call or compile.
  * Capture    Launches may be captured into graphs. Preparing while some stream is being captured is safe: the
  *            thread's capture mode is exchanged around module loading.
- * Fork       After fork the child may go on with memory hits of host-side work (warm, text, reference); it reopens its
- *            database by itself. A CUDA context does not survive fork, so device work needs a new process, as ever.
+ * Fork       After fork the child may go on with host-side work (warm, text, reference); it reopens its database by itself.
+ *            A child that was forked while a thread of its parent compiled has what is in memory and in stores; what
+ *            would have to be compiled is WOULD_COMPILE there (NVRTC's locks stay taken in it: compile in the parent or
+ *            in a new process). Quern knows of its own compiles only: if other libraries of the process use NVRTC, do
+ *            not fork meanwhile. A CUDA context does not survive fork, so device work needs a new process, as ever.
  * Exit       No atexit handler, constructor, signal handler or setlocale. quern_close after the driver shut down is safe.
  * Growth     Structures begin with their size, set by their INIT macro, and only grow at their end: code compiled
  *            against an older header keeps working with a newer library.
@@ -125,7 +128,7 @@ struct CUstream_st; /* what CUstream and cudaStream_t point to */
     X(BAD_TEMPLATE, 35, "a kernel template could not be read")                                                         \
     /* the cache */                                                                                                    \
     X(NOT_FOUND, 40, "the store has no such entry")                                                                    \
-    X(WOULD_COMPILE, 41, "a miss, and the mode forbids compiling")                                                     \
+    X(WOULD_COMPILE, 41, "a miss, and nothing may be compiled")                                                        \
     X(STORE_OPEN, 42, "the database could not be opened")                                                              \
     X(STORE_FOREIGN, 43, "the file is not a Quern database")                                                           \
     X(STORE_NEWER, 44, "the database was written by a newer version")                                                  \
@@ -296,8 +299,8 @@ QUERN_API quern_status quern_prepare(quern *q, const quern_spec *spec, int devic
 /* The same for a range of sizes only, when it is known which ones will come: from and to are the family's sizes structures,
  * both inclusive. Variants that serve no size of the range are neither compiled nor loaded; a launch that would need one fails
  * with BAD_SIZE. Sizes that no variant depends on, or that the spec's layout does not have, may go from 0 to anything. Ops of
- * different ranges are different ops. Fails with BAD_SIZE too when a size is negative or from's is larger than to's, and with
- * BAD_ARGUMENT for structures without INIT. */
+ * different ranges are different ops. Fails with BAD_SIZE too when a size is negative, from's is larger than to's or than a
+ * launch may have (to's may: no bound), and with BAD_ARGUMENT for structures without INIT. */
 QUERN_API quern_status quern_prepare_sizes(quern *q, const quern_spec *spec, const void *from, const void *to,
                                            int device, quern_op **op);
 
@@ -690,7 +693,7 @@ typedef struct quern_indexer_args {
 } quern_indexer_args;
 
 /* clang-format off */
-#define QUERN_INDEXER_ARGS_INIT { { sizeof(quern_indexer_args), "indexer" }, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define QUERN_INDEXER_ARGS_INIT { { sizeof(quern_indexer_args), "indexer" }, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 /* clang-format on */
 
 /* Launches on the stream: one driver call. Fails with BAD_SIZE, BAD_STRIDE, MISSING_ARGUMENT, MISALIGNED,
@@ -952,7 +955,7 @@ QUERN_API quern_status quern_spec_check(const quern_spec *spec);
  *
  * The same contract on host memory, in plain C, accumulated in f64: the oracle of tests and tuner, and what runs where
  * there is no GPU. args is the family's argument structure with host pointers (no workspace). Slow, single-threaded.
- * Fails with spec statuses (10…16), as the launch does, and OUT_OF_MEMORY. */
+ * Fails with spec statuses (10…16), as the launch does, BAD_ARGUMENT for args without INIT, and OUT_OF_MEMORY. */
 QUERN_API quern_status quern_reference(const quern_spec *spec, const quern_args *args);
 
 /* ---------------------------------------------------------------------------------------------------------------
@@ -1041,7 +1044,8 @@ typedef struct quern_kernel quern_kernel; /* immutable; launched from any thread
  * the compiled kernel takes another number of parameter bytes. */
 QUERN_API quern_status quern_prepare_source(quern *q, const quern_source *source, int device, quern_kernel **kernel);
 
-/* As quern_warm: compiles and stores it for an architecture, without a driver. report may be NULL. */
+/* As quern_warm: compiles and stores it for an architecture, without a driver. report may be NULL. Fails as quern_warm and
+ * with what quern_prepare_source finds in the source: BAD_ARGUMENT, BAD_SIZE. */
 QUERN_API quern_status quern_warm_source(quern *q, const quern_source *source, const char *arch,
                                          quern_warm_report *report);
 
@@ -1112,7 +1116,7 @@ typedef struct quern_counters {
     uint64_t miss_failed;    /* of miss: a store did not answer */
     uint64_t miss_refused;   /* of miss: the driver refused the stored image */
     uint64_t miss_no_store;  /* of miss: there is no store */
-    uint64_t would_compile;  /* of miss: not compiled, for the mode is strict */
+    uint64_t would_compile;  /* of miss: not compiled: the mode is strict, or see Fork in section 2 */
     uint64_t compile_failed; /* compiles that gave no kernel */
     uint64_t bytes_found;    /* of images taken from stores */
     uint64_t bytes_compiled; /* of images compiled */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention, plan "decode": few queries, many keys. A tile's rows are the queries of all heads that share a KV head, so
-// that its keys are read once; the keys are cut into splits of a fixed size, a CTA some, and the CTA that ends last merges
-// them in order. A sequence of more than ATTENTION_SPLIT_QUERIES queries is not cut: then this is plan "prefill".
+// that its keys are read once; the keys are cut into splits of a fixed size, a CTA some, and the CTA that ends last, or of
+// few tiles merge.cu, merges them in order. A sequence of more than ATTENTION_SPLIT_QUERIES queries is not cut: then this
+// is plan "prefill".
 //
 //   out = softmax(mask(cap(q · k · scale))) · v
 //
@@ -41,6 +42,7 @@ QN_DEVICE void store_part(const attention_params &p, const Tile &t, i32 number, 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ attention_params p)
 {
     const Tile t = tile_of_packed_block(p);
+    launch_dependents(); // merge.cu waits for the end of this launch
     if (t.rows <= 0) return;
     const Splits splits = splits_of(p, t);
     if ((i32)blockIdx.y >= splits.ctas) return;
@@ -66,6 +68,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
             store_part(p, t, i, state);
     }
     ring_end();
-    if (splits.parts == 1) return;
+    if (splits.parts == 1 || !p.merges) return;
     if (is_last(p, t, splits, s.word)) merge_tile(p, t, splits);
 }

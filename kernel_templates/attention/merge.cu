@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// attention, the second kernel of the plans "heads" and "stream": adds the parts of each tile in order (split.cuh), divides,
-// writes out and lse. A warp some columns of a row; the CTAs of a tile are blockIdx.y.
+// attention, the second kernel of the plans "heads", "stream" and "decode": adds the parts of each tile in order
+// (split.cuh), divides, writes out and lse. A warp some columns of a row; the CTAs of a tile are blockIdx.y.
 #include "split.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const __grid_constant__ attention_params p)

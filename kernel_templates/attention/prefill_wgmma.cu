@@ -14,14 +14,14 @@ static_assert(SHARED_BYTES == kWgmmaBytes, "the sizes of ops/attention_wgmma.c")
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS)
     QN_ENTRY(const __grid_constant__ attention_wgmma_params all)
 {
-    const Pieces s = shared_of_wgmma();
-    const i32 group = warp_index() / 4;
-    if (thread_index() == 0) start_barriers(s);
+    const i32 group = warp_index() / 4, loader = warp_index() % 4;
+    const Pieces s = shared_of_wgmma(kLines == 1 ? 0 : group < kGroups ? group : min(loader, kLines - 1));
+    if (thread_index() < kLines) start_barriers(shared_of_wgmma(thread_index()));
     write_ones(s);
     __syncthreads();
     if (group == kGroups) {
         setmaxnreg_dec<kLoaderRegisters>();
-        if (warp_index() % 4 == 0) load_tiles(all, s);
+        if (loader < kLines) load_tiles(all, s, loader);
     } else {
         setmaxnreg_inc<kComputerRegisters>();
         compute_rows(all, s, group);

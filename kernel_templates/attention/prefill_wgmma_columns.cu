@@ -14,18 +14,18 @@ static_assert(SHARED_BYTES == kWgmmaBytes, "the sizes of ops/attention_wgmma.c")
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS)
     QN_ENTRY(const __grid_constant__ attention_wgmma_params all)
 {
-    const Pieces s = shared_of_wgmma();
-    const i32 group = warp_index() / 4;
+    const Pieces s = shared_of_wgmma(0);
+    const i32 group = __shfl_sync(kFullMask, warp_index() / 4, 0); // known to be the same for a warp: no other paths
     if (thread_index() == 0) start_barriers(s);
     __syncthreads();
     if (group == kGroups) {
         setmaxnreg_dec<kLoaderRegisters>();
-        if (warp_index() % 4 == 0) load_tiles(all, s);
+        if (warp_index() % 4 == 0) load_tiles(all, s, 0);
     } else if (group == 0) {
-        setmaxnreg_inc<kComputerRegisters>();
+        setmaxnreg_inc<kFirstRegisters>();
         compute_first(all, s);
     } else {
-        setmaxnreg_inc<kComputerRegisters>();
+        setmaxnreg_inc<kSecondRegisters>();
         compute_second(all, s);
     }
 }

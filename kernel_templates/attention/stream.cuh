@@ -104,8 +104,9 @@ QN_DEVICE void keep_queries(const Shared &s, Queries &q)
 QN_DEVICE void score_tiles(const Shared &s, const Queries &q, const unsigned char *keys,
                            float (&x)[kKeyTiles][kRowTiles][4])
 {
-    const unsigned char *k = keys + lane_index() % 16 * kKeyRow + lane_index() / 16 * 16;
-    const i32 turn = turn_of<kKeyRow>(lane_index());
+    const i32 lane = lane_index(), side = lane / 8 % 2 * 16, turn = turn_of<kKeyRow>(lane) ^ side;
+    // As in value_tiles: so the same registers serve both.
+    const unsigned char *k = keys + (lane / 16 * 8 + lane % 8) * kKeyRow + side_in_row<kKeyRow>(side);
 #pragma unroll
     for (i32 m = 0; m < kKeyTiles; m++)
 #pragma unroll
@@ -124,9 +125,10 @@ QN_DEVICE void score_tiles(const Shared &s, const Queries &q, const unsigned cha
 #pragma unroll
         for (i32 m = 0; m < kKeyTiles; m++) {
             u32 a[4];
-            ldmatrix_x4(a, k + 16 * m * kKeyRow + ((32 * step) ^ turn));
+            ldmatrix_x4(a, k + 16 * m * kKeyRow + place_in_row<kKeyRow>(32 * step, turn));
+            const u32 turned[4] = {a[0], a[2], a[1], a[3]};
 #pragma unroll
-            for (i32 n = 0; n < kRowTiles; n++) multiply(x[m][n], a, b[2 * n], b[2 * n + 1]);
+            for (i32 n = 0; n < kRowTiles; n++) multiply(x[m][n], turned, b[2 * n], b[2 * n + 1]);
         }
     }
 }
@@ -134,9 +136,8 @@ QN_DEVICE void score_tiles(const Shared &s, const Queries &q, const unsigned cha
 // out[columns, queries] += v · p, total += 1 · p
 QN_DEVICE void value_tiles(const unsigned char *values, const float (&x)[kKeyTiles][kRowTiles][4], State &state)
 {
-    const i32 lane = lane_index();
-    const unsigned char *v = values + (lane / 16 * 8 + lane % 8) * kValueRow + lane / 8 % 2 * 16;
-    const i32 turn = turn_of<kValueRow>(lane);
+    const i32 lane = lane_index(), side = lane / 8 % 2 * 16, turn = turn_of<kValueRow>(lane) ^ side;
+    const unsigned char *v = values + (lane / 16 * 8 + lane % 8) * kValueRow + side_in_row<kValueRow>(side);
     const u32 ones[4] = {kOnes, kOnes, kOnes, kOnes};
 #pragma unroll
     for (i32 m = 0; m < kKeyTiles; m++) {
@@ -151,7 +152,7 @@ QN_DEVICE void value_tiles(const unsigned char *values, const float (&x)[kKeyTil
 #pragma unroll
         for (i32 j = 0; j < kOutTiles; j++) {
             u32 a[4];
-            ldmatrix_x4_trans(a, v + 16 * m * kValueRow + ((32 * j) ^ turn));
+            ldmatrix_x4_trans(a, v + 16 * m * kValueRow + place_in_row<kValueRow>(32 * j, turn));
 #pragma unroll
             for (i32 n = 0; n < kRowTiles; n++) multiply(state.out[j][n], a, b[n][0], b[n][1]);
         }

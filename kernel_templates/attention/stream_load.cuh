@@ -8,21 +8,16 @@
 constexpr i32 kStreams = THREADS / kWarp;
 constexpr i32 kStride = kStreams * KEYS; // keys from a block of a warp to its next
 
-// Bytes of a row in a slot: whole sectors of 32 bytes. A row that begins in the middle of one has each of its sectors read
-// twice from L2, once for each half. An odd number of sectors, so that ldmatrix meets a bank twice at most; rows of 128
-// bytes have no room to spare, and their sectors change places instead.
+// Bytes of a row in a slot: whole lines, as in load.cuh, or whole sectors of 32 bytes, since a row that begins in the middle
+// of one has each of its sectors read twice from L2, once for each half. An odd number of sectors, so that ldmatrix meets a
+// bank twice at most. (Turns take registers, of which 16 rows of 256 columns leave none.)
 QN_DEVICE constexpr i32 row_bytes(i32 padded)
 {
-    return padded == 64 ? 128 : (padded / 16 | 1) * 32;
+    return padded % 64 == 0 && (ROWS == 8 || padded < 256) ? padded * 2 : (padded / 16 | 1) * 32;
 }
 constexpr i32 kKeyRow = row_bytes(kDPadded), kValueRow = ALIAS ? kKeyRow : row_bytes(kDVPadded);
-constexpr i32 kRingSlot = KEYS * (kKeyRow > kValueRow ? kKeyRow : kValueRow);
-
-// What the place of a row's sector is exclusive-ored with.
-template <i32 kRow> QN_DEVICE i32 turn_of(i32 row)
-{
-    return kRow == 128 ? 32 * (row % 4) : 0;
-}
+// A block, and room for what a warp's sums take besides (stream.cuh).
+constexpr i32 kRingSlot = KEYS * (kKeyRow > kValueRow ? kKeyRow : kValueRow) + 16 * ROWS;
 
 static_assert(KEYS % 16 == 0, "KEYS: multiples of 16");
 static_assert(SLOTS >= 2, "SLOTS: 2 at least");
@@ -34,15 +29,13 @@ QN_DEVICE i32 first_of_warp(i32 key)
     return (block + (warp_index() - block % kStreams + kStreams) % kStreams) * KEYS;
 }
 
-// A block that is whole, in one page, with rows at multiples of 16 bytes: nothing to decide row by row.
+// As load_lines, of short rows.
 template <int kPadded, int kPitch>
 QN_DEVICE void load_whole_block(const Source &source, const u16 *block, unsigned char *to)
 {
     constexpr i32 kPieces = kPadded / 8, kRows = kWarp / kPieces; // pieces of 16 bytes; rows a step
-    static_assert(kPitch != 128 || kRows % 4 == 0, "a lane's sectors change places alike in all of its rows");
-    const i32 row = lane_index() / kPieces, piece = lane_index() % kPieces;
-    const u16 *from = block + row * source.stride + 8 * piece;
-    unsigned char *place = to + row * kPitch + ((16 * piece) ^ turn_of<kPitch>(row));
+    const u16 *from = block + lane_index() / kPieces * source.stride + lane_index() % kPieces * 8;
+    unsigned char *place = to + lane_index() / kPieces * kPitch + lane_index() % kPieces * 16;
 #pragma unroll
     for (i32 i = 0; i < KEYS / kRows; i++, from += kRows * source.stride) cp_async_cg(place + i * kRows * kPitch, from);
 }
@@ -56,7 +49,12 @@ QN_DEVICE void load_block(const Source &source, i32 key, i32 valid, bool aligned
     constexpr bool kOnePage = !kPaged || kPage % KEYS == 0;
     const u16 *block = (const u16 *)anywhere;
     if (kOnePage && valid > 0) block = row_of_key(source, key);
-    if constexpr (kOnePage && kColumns == kPadded && kWarp % kPieces == 0 && KEYS % (kWarp / kPieces) == 0) {
+    if constexpr (has_lines<kColumns, kPitch, kWarp>()) {
+        if (aligned && valid >= KEYS) {
+            load_lines<KEYS, kWarp, kPadded, kPitch>(to, block, source.stride, lane_index());
+            return;
+        }
+    } else if constexpr (kOnePage && kColumns == kPadded && kWarp % kPieces == 0 && KEYS % (kWarp / kPieces) == 0) {
         if (aligned && valid >= KEYS) {
             load_whole_block<kPadded, kPitch>(source, block, to);
             return;
@@ -64,16 +62,16 @@ QN_DEVICE void load_block(const Source &source, i32 key, i32 valid, bool aligned
     }
     i32 row = lane_index() / kPieces, piece = lane_index() % kPieces;
     if (aligned) {
-        unsigned char *place = to + row * kPitch + ((16 * piece) ^ turn_of<kPitch>(row));
+        unsigned char *place = to + row * kPitch;
         // Steps, not products, as in load_rows.
 #pragma unroll 4
         for (i32 i = 0; i < kEach; i++) {
             const bool is_data = row < valid && (kColumns == kPadded || piece < kColumns / 8);
             const void *from = anywhere;
             if (is_data) from = (kOnePage ? block + row * source.stride : row_of_key(source, key + row)) + 8 * piece;
-            cp_async_cg_zfill(place, from, is_data ? 16u : 0u);
-            row += kWarp / kPieces, piece += kWarp % kPieces, place += kWarp / kPieces * kPitch + kWarp % kPieces * 16;
-            if (kWarp % kPieces && piece >= kPieces) piece -= kPieces, row++, place += kPitch - 16 * kPieces;
+            cp_async_cg_zfill(place + ((16 * piece) ^ turn_of<kPitch>(row)), from, is_data ? 16u : 0u);
+            row += kWarp / kPieces, piece += kWarp % kPieces, place += kWarp / kPieces * kPitch;
+            if (kWarp % kPieces && piece >= kPieces) piece -= kPieces, row++, place += kPitch;
         }
     } else {
 #pragma unroll 1

@@ -107,8 +107,9 @@ QN_DEVICE void score_tiles(const Shared &s, const unsigned char *keys, float (&x
 {
     const i32 lane = lane_index();
     const unsigned char *q = s.queries + (warp_row(0) + lane % 16) * kQueryPitch + lane / 16 * 16;
+    const i32 side = lane / 8 % 2 * 16, turn = turn_of<kKeyPitch>(lane) ^ side;
     const unsigned char *k =
-        keys + (warp_part() * 8 * kKeyTiles + lane / 16 * 8 + lane % 8) * kKeyPitch + lane / 8 % 2 * 16;
+        keys + (warp_part() * 8 * kKeyTiles + lane / 16 * 8 + lane % 8) * kKeyPitch + side_in_row<kKeyPitch>(side);
 #pragma unroll
     for (i32 m = 0; m < kRowTiles; m++)
 #pragma unroll
@@ -123,7 +124,7 @@ QN_DEVICE void score_tiles(const Shared &s, const unsigned char *keys, float (&x
 #pragma unroll
         for (i32 j = 0; j + 1 < kKeyTiles; j += 2) {
             u32 b[4];
-            ldmatrix_x4(b, k + 8 * j * kKeyPitch + 32 * step);
+            ldmatrix_x4(b, k + 8 * j * kKeyPitch + place_in_row<kKeyPitch>(32 * step, turn));
 #pragma unroll
             for (i32 m = 0; m < kRowTiles; m++) {
                 multiply(x[m][j], a[m], b[0], b[1]);
@@ -132,7 +133,7 @@ QN_DEVICE void score_tiles(const Shared &s, const unsigned char *keys, float (&x
         }
         if constexpr (kKeyTiles % 2) {
             u32 b[2];
-            ldmatrix_x2(b, k + 8 * (kKeyTiles - 1) * kKeyPitch + 32 * step);
+            ldmatrix_x2(b, k + 8 * (kKeyTiles - 1) * kKeyPitch + place_in_row<kKeyPitch>(32 * step, turn));
 #pragma unroll
             for (i32 m = 0; m < kRowTiles; m++) multiply(x[m][kKeyTiles - 1], a[m], b[0], b[1]);
         }
@@ -158,7 +159,11 @@ QN_DEVICE void value_tiles(const Shared &s, const unsigned char *values, const f
                            State &state)
 {
     const i32 lane = lane_index(), part = warp_part();
-    const unsigned char *v = values + lane % 16 * kValuePitch + (part * kOutTiles * 2 + lane / 16) * 16;
+    const i32 side = lane / 16 * 16, turn = turn_of<kValuePitch>(lane) ^ side;
+    // Of rows that turn, a part of the columns that does not begin at a line counts for where pieces lie.
+    constexpr bool kCounts = kValuePitch % 128 == 0 && kOutTiles % 4 != 0;
+    const i32 begin = part * kOutTiles * 32, counts = kCounts ? begin : 0;
+    const unsigned char *v = values + lane % 16 * kValuePitch + (kCounts ? 0 : begin) + side_in_row<kValuePitch>(side);
 #pragma unroll
     for (i32 step = 0; step < KEYS / 16; step++) {
         u32 a[kRowTiles][4];
@@ -171,7 +176,7 @@ QN_DEVICE void value_tiles(const Shared &s, const unsigned char *values, const f
         for (i32 j = 0; j < kOutTiles; j++) {
             if (kOutTiles * COLUMNS * 16 != kDVPadded && (part * kOutTiles + j) * 16 >= kDVPadded) break;
             u32 b[4];
-            ldmatrix_x4_trans(b, v + 16 * step * kValuePitch + 32 * j);
+            ldmatrix_x4_trans(b, v + 16 * step * kValuePitch + place_in_row<kValuePitch>(counts + 32 * j, turn));
 #pragma unroll
             for (i32 m = 0; m < kRowTiles; m++) {
                 multiply(state.out[m][j][0], a[m], b[0], b[1]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loading warp of the plan "wgmma": queries, keys and values of one tile after another by TMA, as far ahead as there
-// is room. Order: k0, q, k1, v0, k2, v1, …, so that scores of a block can be begun before the block before is used up.
+// A loading warp of the plan "wgmma": queries, keys and values of one tile after another by TMA, as far ahead as there is
+// room. Order: k0, q, k1, v0, k2, v1, …, so that scores of a block can be begun before the block before is used up.
 //
 // Positions past a dense tensor arrive as zeros. Where a sequence ends earlier (LENGTHS, varlen), what follows may be
 // anything: scores are masked, but 0 · NaN is not 0, so the loader clears the last block's rows of v that are past the end.
@@ -81,8 +81,7 @@ QN_DEVICE void load_value_block(const attention_wgmma_params &all, const Tile &t
     unsigned char *to = s.values + stage * kValueStageBytes;
 #pragma unroll
     for (i32 piece = 0; piece < kValuePieces; piece++) {
-        const i32 begin = piece_begin(kValueChunks, kValuePieces, piece);
-        const i32 end = piece_begin(kValueChunks, kValuePieces, piece + 1);
+        const i32 begin = value_begin(piece), end = value_begin(piece + 1);
         u64 *full = s.value_full + stage * kValuePieces + piece, *bar = is_tail ? s.tail : full;
         wait_phase(s.value_empty + stage * kValuePieces + piece, phase + 1);
         if (lane_index() == 0) {
@@ -100,10 +99,10 @@ QN_DEVICE void load_value_block(const attention_wgmma_params &all, const Tile &t
     }
 }
 
-QN_DEVICE void load_tiles(const attention_wgmma_params &all, const Pieces &s)
+QN_DEVICE void load_tiles(const attention_wgmma_params &all, const Pieces &s, i32 line)
 {
     u32 tiles = 0, keys = 0, values = 0, tails = 0;
-    for (i32 visit = 0, number; (number = next_tile(all, visit)) >= 0;) {
+    for (i32 visit = 0, number; (number = next_tile(all, line, visit)) >= 0;) {
         const Tile t = tile_at(all.p, number);
         if (t.rows <= 0) continue;
         const Blocks blocks = blocks_of(t);

@@ -63,7 +63,7 @@ QN_DEVICE u32 low_of_values(const Pieces &s, u32 stage, i32 piece)
     return low_of(values, kOnesBytes > 0 ? (u32)(s.ones - values) : (u32)kKeyChunkBytes);
 }
 
-// Waits for each piece of the keys and begins with it.
+// Waits for each piece of the keys and begins with it; the piece before is given back as soon as it is used up.
 QN_DEVICE void begin_scores(const Pieces &s, i32 row_group, u32 number, float (&x)[KEYS / 2])
 {
     const u32 stage = number % kStages, phase = number / kStages;
@@ -75,18 +75,19 @@ QN_DEVICE void begin_scores(const Pieces &s, i32 row_group, u32 number, float (&
         wgmma_fence_operand(x);
         wgmma_fence();
         issue_scores(x, queries, keys, piece);
+        wgmma_commit_group();
+        if (piece == 0) continue;
+        wgmma_wait_group<1>();
+        warp_arrive(s.key_empty + stage * kKeyPieces + piece - 1);
     }
-    wgmma_commit_group();
 }
 
-// After a block's scores; after a tile's last ones the queries are used up too.
+// After a block's scores, its last piece; after a tile's last ones the queries are used up too.
 QN_DEVICE void release_keys(const Pieces &s, u32 number, bool is_last)
 {
     __syncwarp();
     if (lane_index() != 0) return;
-#pragma unroll
-    for (i32 piece = 0; piece < kKeyPieces; piece++)
-        mbarrier_arrive(s.key_empty + number % kStages * kKeyPieces + piece);
+    mbarrier_arrive(s.key_empty + (number % kStages + 1) * kKeyPieces - 1);
     if (is_last) mbarrier_arrive(s.query_empty);
 }
 

@@ -2,14 +2,15 @@
 // A computing group that has 64 rows for itself (COLUMNS 1), tile after tile. While the tensor cores work on the scores
 // of a block and the output of the block before, the group's own arithmetic is the softmax of the former. Groups take
 // turns in giving work to the tensor cores, so that one group's softmax falls into another's products. Under a causal
-// limit, where the groups' masked blocks differ, turns cost more than they bring, but not where rows of v are short.
+// limit, where the groups' masked blocks differ, turns cost more than they bring, but not where rows of v are short. Groups
+// with tiles of their own keep no step with each other, and take no turns.
 #pragma once
 
 #include "wgmma_math.cuh"
 
 constexpr i32 kOut = DV + kSumColumns; // columns of the accumulators
 constexpr bool kTotals = kSumColumns == 0;
-constexpr bool kTurns = kGroups > 1 && (!WINDOW_RIGHT || (DV <= 64 && !SOFTCAP)); // the cap takes the registers
+constexpr bool kTurns = !kOwnTiles && (!WINDOW_RIGHT || (DV <= 64 && !SOFTCAP)); // the cap takes the registers
 
 // Barriers 1 … kGroups: the turn of each group.
 QN_DEVICE void turn_wait(i32 group)
@@ -112,15 +113,16 @@ QN_DEVICE void compute_rows(const attention_wgmma_params &all, const Pieces &s, 
 {
     const attention_params &p = all.p;
     const u32 zero = zero_of_lane();
+    const i32 line = kOwnTiles ? group : 0, row_group = kOwnTiles ? 0 : group;
     Counts n = {zero, zero};
     if (group == kGroups - 1) turn_pass(group);
-    for (i32 visit = 0, number; (number = next_tile(all, visit)) >= 0;) {
+    for (i32 visit = 0, number; (number = next_tile(all, line, visit)) >= 0;) {
         const Tile t = tile_at(p, number);
         if (t.rows <= 0) continue;
-        const Seen seen = seen_of(p, t, group);
+        const Seen seen = seen_of(p, t, row_group);
         Running r;
         float out[kOut / 2], weight[2];
-        attend_rows(p, blocks_of(t), s, group, seen, n, r, out);
+        attend_rows(p, blocks_of(t), s, row_group, seen, n, r, out);
         const Tile same = tile_again(p, number);
         if constexpr (!kTotals) r.total[0] = out[DV / 2], r.total[1] = out[DV / 2 + 2];
         finish_rows<!kTotals>(p, same, seen, r, weight);

@@ -89,18 +89,6 @@ QN_DEVICE float reciprocal_ftz(float x)
     return y;
 }
 
-// atom.shared.add.u32 of 1; returns what the word was. `nonzero` is any number of this thread but 0: it hides that all
-// threads add the same, for which the compiler would elect one of them, which takes longer when few threads come. All.
-QN_DEVICE u32 atomic_count_shared(u32 *word, u32 nonzero)
-{
-    u32 before;
-    asm volatile("{\n.reg .u32 one;\nmin.u32 one, %2, 1;\natom.shared.add.u32 %0, [%1], one;\n}"
-                 : "=r"(before)
-                 : "r"((u32)__cvta_generic_to_shared(word)), "r"(nonzero)
-                 : "memory");
-    return before;
-}
-
 // mov %lanemask_lt: a bit for each lane below this one. Read once and kept: the compiler doesn't make it again. All.
 QN_DEVICE u32 lane_mask_below()
 {
@@ -295,7 +283,7 @@ QN_DEVICE void fence_device()
     __threadfence();
 }
 
-// atom.global.inc.u32: *word = *word >= last ? 0 : *word + 1, returns what it was. All.
+// atom.inc.u32 (global or shared): *word = *word >= last ? 0 : *word + 1, returns what it was. All.
 QN_DEVICE u32 atomic_increment_wrapped(u32 *word, u32 last)
 {
     return atomicInc(word, last);

@@ -36,7 +36,7 @@ constexpr u32 kBlockBytes =
 
 struct Shared {
     Slots list;
-    u32 *maxima; // [kUnits], 0 past the last to whole vectors
+    u32 *maxima; // [kUnits] half the keys, 0 past the last to whole vectors
     u32 *key;    // [THREADS]
     float *a;    // [THREADS]
     u32 *count;
@@ -119,34 +119,37 @@ QN_DEVICE bool group_is_kept(const Shared &s, u32 key)
 
 // ---- bound
 
-QN_DEVICE void store_maxima(const Shared &s, u32 key)
+// Keys are compared by half, so that the sign of a difference tells which is more. Who stays may then be one more, never one
+// less. Every lane stores, those that have nothing to give to where their key will be: that is less than to ask who does.
+QN_DEVICE void store_maxima(const Shared &s, u32 half)
 {
     const bool gives = THREADS == kExpertWarps * kWarp || warp_index() < kExpertWarps;
     if constexpr (kByBest) {
 #pragma unroll
         for (u32 i = 0; i < kBest; i++) {
-            const u32 best = warp_max(key);
-            if (lane_index() == i && gives) s.maxima[warp_index() * kBest + i] = best;
-            if (key == best) key = kKeyNone; // equal ones leave together: the bound is lower then
+            const u32 best = warp_max(half);
+            *(lane_index() == i && gives ? s.maxima + warp_index() * kBest + i : s.key + threadIdx.x) = best;
+            if (half == best) half = 0; // equal ones leave together: the bound is lower then
         }
     } else {
 #pragma unroll
-        for (u32 lanes = kUnit / 2; lanes; lanes /= 2) key = max(key, __shfl_xor_sync(kFullMask, key, (int)lanes));
-        if (lane_index() % kUnit == 0 && gives) s.maxima[threadIdx.x / kUnit] = key;
+        for (u32 lanes = kUnit / 2; lanes; lanes /= 2) half = max(half, __shfl_xor_sync(kFullMask, half, (int)lanes));
+        if (lane_index() % kUnit == 0 && gives) s.maxima[threadIdx.x / kUnit] = half;
     }
     if (kUnits % 4 && threadIdx.x < 4 * kUnitVectors - kUnits) s.maxima[kUnits + threadIdx.x] = 0;
 }
 
-QN_DEVICE u32 maxima_above(const Shared &s, u32 key)
+QN_DEVICE u32 maxima_above(const Shared &s, u32 half)
 {
     const uint4 *maxima = reinterpret_cast<const uint4 *>(s.maxima);
-    u32 above[4] = {0, 0, 0, 0}; // not one sum: each is a chain of dependent additions
+    u32 above[2] = {0, 0}; // not one sum: each is a chain of dependent additions
 #pragma unroll
     for (u32 i = 0; i < kUnitVectors; i++) {
         const uint4 four = maxima[i];
-        above[0] += four.x > key, above[1] += four.y > key, above[2] += four.z > key, above[3] += four.w > key;
+        above[0] += (half - four.x) >> 31, above[1] += (half - four.y) >> 31;
+        above[0] += (half - four.z) >> 31, above[1] += (half - four.w) >> 31;
     }
-    return above[0] + above[1] + (above[2] + above[3]);
+    return above[0] + above[1];
 }
 
 // The first warp over the keys of all: many ties.
@@ -154,63 +157,62 @@ QN_NOINLINE void rounds_and_store(const gate_params &p, i64 token)
 {
     const Shared s = shared_pieces();
     const Winner winner = select_in_rounds(s.key);
-    store_by_lanes(p, token, winner, lane_index() < kK ? s.a[winner.expert] : 0.f);
+    store_by_lanes(p, token, winner, lane_index() < kK ? contribution(s.a[winner.expert], winner.key) : 0.f);
 }
 
 // ---- a token
 
-// No candidates yet. kAtOnce: with the count, 16 bytes a thread. That took 0.1 µs from the router's 16 tokens, and added 0.03
-// to the gate by itself.
-template <bool kAtOnce> QN_DEVICE void clear_list(const Shared &s)
+// No candidates yet: before a token, while its logits are on their way.
+QN_DEVICE void clear_list(const Shared &s)
 {
-    const u32 thread = threadIdx.x;
-    if constexpr (kAtOnce) {
-        uint4 *both = reinterpret_cast<uint4 *>(s.list.slot); // and the count behind them
+    uint4 *both = reinterpret_cast<uint4 *>(s.list.slot); // and the count behind them
 #pragma unroll
-        for (u32 i = 0; i <= kSlots / 2; i += THREADS)
-            if (i + thread <= kSlots / 2) both[i + thread] = make_uint4(0, 0, 0, 0);
-    } else {
-#pragma unroll
-        for (u32 i = 0; i < kSlots; i += THREADS)
-            if (kSlots % THREADS == 0 || i + thread < kSlots) s.list.slot[i + thread] = 0;
-        if (thread == THREADS - 1) *s.count = 0;
-    }
+    for (u32 i = 0; i <= kSlots / 2; i += THREADS)
+        if (i + threadIdx.x <= kSlots / 2) both[i + threadIdx.x] = make_uint4(0, 0, 0, 0);
 }
 
-// x, bias: of the thread's expert; -inf and 0 where there is none. Everything of s is free before; the first warp may
-// still be at work when the others return. With kMayFail, `failed` in any thread: false for the first warp, and nothing is
-// stored.
+// Whether candidates are ranked as few before their number is known. Not in the gate by itself where one token in fifty has
+// more: then some of 64 nearly always has, and all wait for it.
+template <bool kMayFail> constexpr bool kAhead = kLists == 1 && (kMayFail || kUnits >= kK + kK / 4 + 3);
+
+// x, bias: of the thread's expert; -inf and 0 where there is none. The list is clear and everything else of s free before; the
+// first warp may still be at work when the others return. With kMayFail, `failed` in any thread: false for the first warp, and
+// nothing is stored.
 template <bool kMayFail = false, class To>
 QN_DEVICE bool gate_by_block(const gate_params &p, const Shared &s, i64 token, const To &to, float x, float bias,
                              bool failed = false)
 {
     const u32 expert = threadIdx.x;
     const bool exists = THREADS == kE || expert < kE;
-    clear_list<kMayFail>(s);
-
     const Row row = row_of_block(s, x);
-    float a = activation(x, row);
+    const float a = activation(x, row);
     u32 key = exists ? key_of(score_of(a, bias)) : kKeyNone;
-    a = contribution(a, key, row);
     if constexpr (kGrouped) {
         if (!group_is_kept(s, key)) key = kKeyNone;
     }
-    store_maxima(s, key);
+    store_maxima(s, key / 2);
     s.key[expert] = key, s.a[expert] = a;
     __syncthreads();
     if (kMayFail && QN_UNLIKELY(failed)) atomicAdd(s.count, kFailure);
-    if (key != kKeyNone && maxima_above(s, key) < kK) {
-        const u32 place = atomic_count_shared(s.count, key);
-        if (place < kSlots) s.list.slot[place] = candidate(key, expert), s.list.a[place] = a;
+    const bool competes = (THREADS == kE && !kGrouped) || key != kKeyNone;
+    if (competes && maxima_above(s, key / 2) < kK) {
+        const u32 place = atomic_increment_wrapped(s.count, 2 * kFailure * THREADS);
+        if (place < kSlots) s.list.slot[place] = candidate(key, expert), s.list.a[place] = contribution(a, key);
     }
     __syncthreads();
     if (warp_index() != 0) return true;
     const u32 count = *s.count;
-    if (QN_UNLIKELY(count > kSlots)) {
+    Few few = {};
+    if (kAhead<kMayFail>) few = rank_few(s.list);
+    if (kLists > 1 || QN_UNLIKELY(count > kFew)) {
         if (kMayFail && count >= kFailure) return false;
-        rounds_and_store(p, token);
+        if (QN_UNLIKELY(count > kSlots))
+            rounds_and_store(p, token);
+        else
+            rank_many_and_store<kAhead<kMayFail> ? 4 : 8>(p, s.list, to, count);
     } else {
-        rank_and_store(p, s.list, to, count);
+        if (!kAhead<kMayFail>) few = rank_few(s.list);
+        store_few(p, s.list, few, to);
     }
     return true;
 }

@@ -9,10 +9,9 @@
 #include "activation.cuh"
 
 // What a winner contributes: a NaN score has weight 0; a row without a softmax has NaN throughout.
-QN_DEVICE float contribution(float activation, u32 key, const Row &row)
+QN_DEVICE float contribution(float activation, u32 key)
 {
-    if (kSoftmax && is_nan(row.inverse)) return not_a_number();
-    return key == kKeyNaN ? 0.f : activation;
+    return key == kKeyNaN && !(kSoftmax && is_nan(activation)) ? 0.f : activation;
 }
 
 // a / sum, rounded like a division in all but the last cases of a tie. Subnormals are lifted for the reciprocal.
@@ -91,7 +90,7 @@ QN_DEVICE float sum_in_order(const float *a)
 #pragma unroll
     for (u32 r = 0; r < kK; r += 4) {
         const float4 four = *reinterpret_cast<const float4 *>(a + r);
-        sum += four.x;
+        sum = r ? sum + four.x : four.x; // never -0
         if (r + 1 < kK) sum += four.y;
         if (r + 2 < kK) sum += four.z;
         if (r + 3 < kK) sum += four.w;

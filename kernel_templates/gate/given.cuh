@@ -17,7 +17,7 @@ template <class Load> QN_DEVICE void given_by_warp(const gate_params &p, i64 tok
     float a = 0.f;
     if (exists) {
         a = activation(load((u32)id), row);
-        a = contribution(a, is_nan(a) ? kKeyNaN : kKeyMinusInfinity, row);
+        a = contribution(a, is_nan(a) ? kKeyNaN : kKeyMinusInfinity);
     }
     float sum = 0.f;
     if constexpr (RENORMALIZE) {

@@ -13,7 +13,12 @@
 // bound says nothing (fewer than K numbers, ties by the dozen, a large bias) a token goes through rounds.cuh.
 // ANALYSIS.md: work, bounds, measured figures.
 //
+// With 8 lanes a token, which is for the most tokens, the copy engine brings rows of f32 to shared memory: they come in the
+// order in which warps asked for them, so the first can begin while others wait, and the exact form finds its logits near.
+//
 // Prologue, besides problem.cuh's: LANES (8, 16, 32 lanes a token), UNITS (1, 2, 4 maxima a lane).
+#include "../common/bulk.cuh"
+#include "../common/mbarrier.cuh"
 #include "rounds.cuh"
 
 static_assert(LANES == 8 || LANES == 16 || LANES == 32, "LANES: 8, 16 or 32");
@@ -29,16 +34,24 @@ constexpr u32 kOwn = kGrouped ? kE / LANES : kVectors * kPerVector; // experts o
 constexpr u32 kMaskWords = (kOwn + 31) / 32;
 constexpr u32 kSlots = kK <= 8 ? 32 : kK <= 16 ? 64 : 128; // candidates of a token
 constexpr bool kVectorLoads = kE % kPerVector == 0 && (!kGrouped || kOwn % kPerVector == 0);
+constexpr bool kCopied =
+    LANES == 8 && IN == 1 && QN_ARCH >= 90 && kVectorLoads && !kGrouped && kSlots == 32 && !DEPENDENT && PARTS == 1;
+constexpr u32 kRowBytes = kE * sizeof(Raw);
+constexpr u32 kKeyWords = kCopied ? kTokens * kRowBytes / 4 : kRoundsWords; // of a warp: its rows, then keys
 static_assert(kOwn <= 48, "experts of a lane: at most 48");
-static_assert(SHARED_BYTES >= kWarps * (kTokens * (kSlots * 16 + kRanked * 4) + kRoundsWords * 4),
-              "the sizes of ops/gate.c");
+static_assert(kKeyWords >= kRoundsWords, "keys where the rows were");
+static_assert(SHARED_BYTES >= kWarps * kTokens * (kSlots * 16 + kRanked * 4) + (kWarps * kKeyWords + 3) / 4 * 16 +
+                                  (kCopied ? kWarps * 8 : 0),
+              "the sizes of ops/gate.c; a router may ask for more");
 
 struct Shared {    // of a warp
     u64 *slot;     // [kTokens][kSlots] candidates
     u32 *expert;   // [kTokens][kSlots]
     float *a;      // [kTokens][kSlots] contributions
     float *ranked; // [kTokens][kRanked] contributions in rank order
-    u32 *keys;     // [kRoundsWords]
+    u32 *keys;     // [kRoundsWords], for tokens that go through rounds, when rows are not needed any more
+    Raw *rows;     // [kTokens][kE], where they are copied
+    u64 *bar;      // tells that they are there
 };
 
 QN_DEVICE Shared shared_pieces()
@@ -48,11 +61,17 @@ QN_DEVICE Shared shared_pieces()
     QN_SHARED_ARRAY(u32, expert, kWarps * kTokens * kSlots);
     QN_SHARED_ARRAY(float, a, kWarps *kTokens *kSlots);
     QN_SHARED_ARRAY(uint4, ranked, kWarps * kTokens * kRanked / 4);
-    QN_SHARED_ARRAY(u32, keys, kWarps * kRoundsWords);
+    QN_SHARED_ARRAY(uint4, keys, (kWarps * kKeyWords + 3) / 4);
+    QN_SHARED_ARRAY(u64, bar, kCopied ? kWarps : 0);
     const u32 warp = warp_index();
-    return Shared{reinterpret_cast<u64 *>(slot) + warp * kTokens * kSlots, expert + warp * kTokens * kSlots,
-                  a + warp * kTokens * kSlots, reinterpret_cast<float *>(ranked) + warp * kTokens * kRanked,
-                  keys + warp * kRoundsWords};
+    u32 *words = reinterpret_cast<u32 *>(keys) + warp * kKeyWords;
+    return Shared{reinterpret_cast<u64 *>(slot) + warp * kTokens * kSlots,
+                  expert + warp * kTokens * kSlots,
+                  a + warp * kTokens * kSlots,
+                  reinterpret_cast<float *>(ranked) + warp * kTokens * kRanked,
+                  words,
+                  reinterpret_cast<Raw *>(words),
+                  bar + warp};
 }
 
 QN_DEVICE u32 part_index()
@@ -128,6 +147,54 @@ QN_DEVICE void load_logits(const gate_params &p, const Logits &logits, float *x)
 #pragma unroll
     for (u32 i = 0; i < kOwn; i++)
         if (!is_expert(i)) x[i] = 0.f;
+}
+
+// ---- rows by the copy engine
+
+QN_DEVICE const Raw *row_of(const gate_params &p, u32 token)
+{
+    return static_cast<const Raw *>(p.logits) + (i64)min(token, (u32)p.N - 1) * p.logits_stride;
+}
+
+// Asks for the rows of tokens first, first + 1, …; the last one's in place of those that are none.
+QN_DEVICE void ask_for_rows(const gate_params &p, const Shared &s, u32 first)
+{
+    if (lane_index() == 0) {
+        mbarrier_init(s.bar, 1);
+        fence_mbarrier_init();
+        mbarrier_arrive_expect_tx(s.bar, kTokens * kRowBytes);
+        if (p.logits_stride == kE && first + kTokens <= (u32)p.N) {
+            cp_async_bulk_load(s.rows, row_of(p, first), kTokens * kRowBytes, s.bar);
+        } else {
+#pragma unroll 1
+            for (u32 t = 0; t < kTokens; t++)
+                cp_async_bulk_load(s.rows + t * kE, row_of(p, first + t), kRowBytes, s.bar);
+        }
+    }
+    __syncwarp(kFullMask);
+}
+
+// Rows that begin anywhere.
+QN_NOINLINE void fetch_rows(const gate_params &p, Raw *rows, u32 first)
+{
+#pragma unroll 1
+    for (u32 i = lane_index(); i < kTokens * kE; i += kWarp) rows[i] = __ldg(row_of(p, first + i / kE) + i % kE);
+    __syncwarp(kFullMask);
+}
+
+// As load_logits, from the rows.
+QN_DEVICE void read_rows(const Shared &s, float *x) // [kOwn]
+{
+    const Raw *first = s.rows + token_index() * kE + first_expert();
+#pragma unroll
+    for (u32 i = 0; i < kOwn; i += kPerVector) {
+        if (is_expert(i)) {
+            Element::unpack(*reinterpret_cast<const uint4 *>(first + expert_step(i)), x + i);
+        } else {
+#pragma unroll
+            for (u32 j = 0; j < kPerVector; j++) x[i + j] = 0.f;
+        }
+    }
 }
 
 QN_DEVICE void store_sums(const gate_params &p, u32 token, const float *x) // [kOwn]
@@ -351,7 +418,8 @@ QN_DEVICE void score_listed(const gate_params &p, const Shared &s, const Logits 
 #pragma unroll 1
     for (u32 i = part_index(); i < count; i += kLanes) {
         const u32 expert = s.expert[base + i];
-        const float a = activation(load_logit(logits, expert), row);
+        const float x = kCopied ? Element::value(s.rows[token_index() * kE + expert]) : load_logit(logits, expert);
+        const float a = activation(x, row);
         s.slot[base + i] = candidate(key_of(score_of(a, bias_of(p, expert))), expert);
         s.a[base + i] = a;
     }
@@ -400,15 +468,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS) QN_ENTRY(const _
     const u32 token = live ? wanted : (u32)p.N - 1;
     const Logits logits = logits_of(p, token);
 
-    float depth = 0.f;
-    if constexpr (DEPENDENT) {
-        depth = depth_of_bias(p); // no other launch's
-        wait_for_previous_launch();
+    float depth = 0.f, score[kOwn];
+    if constexpr (kCopied) {
+        if (p.aligned)
+            ask_for_rows(p, s, wanted - token_index());
+        else
+            fetch_rows(p, s.rows, wanted - token_index());
+        depth = depth_of_bias(p);
+        if (p.aligned)
+            while (!mbarrier_try_wait_parity(s.bar, 0)) {
+            }
+        read_rows(s, score);
+    } else {
+        if constexpr (DEPENDENT) {
+            depth = depth_of_bias(p); // no other launch's
+            wait_for_previous_launch();
+        }
+        load_logits(p, logits, score);
+        if (live) store_sums(p, token, score);
+        if constexpr (!DEPENDENT) depth = depth_of_bias(p);
     }
-    float score[kOwn];
-    load_logits(p, logits, score);
-    if (live) store_sums(p, token, score);
-    if constexpr (!DEPENDENT) depth = depth_of_bias(p);
     const Row row = row_of_token(score);
     score_all(p, row, score);
     bool kept = true, fine = true;

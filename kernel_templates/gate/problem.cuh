@@ -52,7 +52,7 @@ QN_DEVICE u32 warp_index()
 QN_DEVICE u32 key_of(float score)
 {
     const u32 bits = __float_as_uint(score);
-    const u32 key = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+    const u32 key = bits ^ ((u32)((i32)bits >> 31) | 0x80000000u);
     return is_nan(score) ? kKeyNaN : key;
 }
 QN_DEVICE float value_of(u32 key)

@@ -15,45 +15,52 @@ struct Slots {
     float *ranked; // [kRanked] contributions in rank order
 };
 
-// The usual number of candidates, 16 at most: each by two lanes, against half of them a lane.
-QN_DEVICE u32 rank_of_few(const Slots &s, u64 mine)
+// The usual number of candidates, 16 at most: each by two lanes, against half of them a lane. Of no use where they are more,
+// which may be known later than this can begin.
+struct Few {
+    u64 mine;
+    float a;
+    u32 rank;
+    bool wins;
+};
+
+QN_DEVICE Few rank_few(const Slots &s)
 {
     const ulonglong2 *pairs = reinterpret_cast<const ulonglong2 *>(s.slot) + lane_index() / kFew * 4;
+    Few few = {s.slot[lane_index() % kFew], 0.f, 0, false};
     ulonglong2 two[4];
     u32 before[4] = {};
 #pragma unroll
     for (u32 u = 0; u < 4; u++) two[u] = pairs[u];
 #pragma unroll
-    for (u32 u = 0; u < 4; u++) before[u % 2] += two[u].x > mine, before[2 + u % 2] += two[u].y > mine;
+    for (u32 u = 0; u < 4; u++) before[u % 2] += two[u].x > few.mine, before[2 + u % 2] += two[u].y > few.mine;
     const u32 half = before[0] + before[1] + (before[2] + before[3]);
-    return half + __shfl_xor_sync(kFullMask, half, 16);
-}
-
-template <class To> QN_DEVICE void rank_few_and_store(const gate_params &p, const Slots &s, const To &to, u32 count)
-{
-    const u32 place = lane_index() % kFew;
-    const u64 mine = s.slot[place];
-    const float a = place < count ? s.a[place] : 0.f;
-    const u32 rank = rank_of_few(s, mine);
-    const bool wins = lane_index() < kFew && place < count && rank < kK;
+    if (few.mine) few.a = s.a[lane_index() % kFew];
+    few.rank = half + __shfl_xor_sync(kFullMask, half, 16);
+    few.wins = lane_index() < kFew && few.mine && few.rank < kK;
     if (lane_index() >= kK && lane_index() < kRanked) s.ranked[lane_index()] = 0.f;
-    if (wins) s.ranked[rank] = a;
+    if (few.wins) s.ranked[few.rank] = few.a;
     __syncwarp(kFullMask);
-    const float sum = sum_in_order(s.ranked);
-    if (!wins) return;
-    store_id(to, rank, candidate_index(mine));
-    store_weight(to, rank, weight_of(p, a, sum));
+    return few;
 }
 
-// A lane kLists of them.
-template <class To> QN_DEVICE void rank_many_and_store(const gate_params &p, const Slots &s, const To &to, u32 count)
+template <class To> QN_DEVICE void store_few(const gate_params &p, const Slots &s, const Few &few, const To &to)
+{
+    const float sum = sum_in_order(s.ranked);
+    if (!few.wins) return;
+    store_id(to, few.rank, candidate_index(few.mine));
+    store_weight(to, few.rank, weight_of(p, few.a, sum));
+}
+
+// A lane kLists of them, against 2 kBatch at a time: 16 where they usually are no more, else fewer, for fewer registers.
+template <u32 kBatch, class To>
+QN_DEVICE void rank_many_and_store(const gate_params &p, const Slots &s, const To &to, u32 count)
 {
     u64 mine[kLists];
     u32 rank[kLists];
 #pragma unroll
     for (u32 i = 0; i < kLists; i++) mine[i] = s.slot[i * kWarp + lane_index()], rank[i] = 0;
     const ulonglong2 *pairs = reinterpret_cast<const ulonglong2 *>(s.slot);
-    constexpr u32 kBatch = 8; // most tokens have no more than 16 candidates
 #pragma unroll 1
     for (u32 j = 0; j < kSlots / 2 && (j == 0 || 2 * j < count); j += kBatch) {
         ulonglong2 two[kBatch];
@@ -81,13 +88,4 @@ template <class To> QN_DEVICE void rank_many_and_store(const gate_params &p, con
         store_id(to, rank[i], candidate_index(mine[i]));
         store_weight(to, rank[i], weight_of(p, s.a[i * kWarp + lane_index()], sum));
     }
-}
-
-// Ranks `count` candidates, kSlots at most, and stores the winners. By a whole warp.
-template <class To> QN_DEVICE void rank_and_store(const gate_params &p, const Slots &s, const To &to, u32 count)
-{
-    if (kLists > 1 || QN_UNLIKELY(count > kFew))
-        rank_many_and_store(p, s, to, count);
-    else
-        rank_few_and_store(p, s, to, count);
 }

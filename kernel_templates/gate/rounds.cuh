@@ -115,6 +115,6 @@ QN_NOINLINE void token_in_rounds(const gate_params &p, i64 token, u32 *keys)
     if constexpr (kGrouped) drop_groups(keys);
     const Winner winner = select_in_rounds(keys);
     float a = 0.f;
-    if (lane_index() < kK) a = contribution(activation(load_logit(logits, winner.expert), row), winner.key, row);
+    if (lane_index() < kK) a = contribution(activation(load_logit(logits, winner.expert), row), winner.key);
     store_by_lanes(p, token, winner, a);
 }

@@ -30,12 +30,12 @@ typedef struct indexer_params {
     long long indices_stride;
     long long scores_stride;
     long long capacity; // entries that a row can have
-    int shares;         // CTAs a row: SHARES, or 1
+    int shares;         // CTAs a row: SHARES, or 1; of the plan "wgmma" more than 1 only where all CTAs are resident
     int rows;           // T
     int chunk;          // prefill: entries of a tile, a multiple of 64, at least K
     int keys_aligned;   // values of every entry begin where a lane's vector may, scales where a word may
     int q_aligned;      // q begins at multiples of 16 bytes, its scales at multiples of 4
-    int parts;          // of the end of a row, each for another CTA: 1, or 16 where all CTAs are resident
+    int sequences;      // rows of block_table, 0: nothing is to be read of it ahead
 } indexer_params;
 
 #endif

@@ -27,10 +27,8 @@ QN_DEVICE constexpr u32 whole_log2(u32 n)
     while (n >> (log + 1)) log++;
     return log;
 }
-constexpr u32 kEvenShift = 23 - whole_log2(kFineBins);                                  // all bins from 1 to 2
-constexpr u32 kOctaveShift = kEvenShift + 3;                                            // 8 octaves
-constexpr u32 kFewEach = (1024 + THREADS - 1) / THREADS, kFewBins = kFewEach * THREADS; // where candidates are few
-constexpr u32 kFewShift = 23 - whole_log2(kFewBins);
+constexpr u32 kEvenShift = 23 - whole_log2(kFineBins); // all bins from 1 to 2
+constexpr u32 kOctaveShift = kEvenShift + 3;           // 8 octaves
 
 static_assert(BINS % THREADS == 0 && BINS >= kBins, "BINS: some for each thread, and room for select.cuh's");
 static_assert(THREADS >= kProbes && kProbes <= kSorted, "a thread a probe; they lie where winners do later");
@@ -42,31 +40,30 @@ static_assert(THREADS >= kProbes && kProbes <= kSorted, "a thread a probe; they 
 struct Range {
     float cut; // what is not below it counts: NaN too, in the lowest bin; -inf: everything
     float inverse, offset;
-    u32 shift, one; // of the bits; those of 1, shifted
-    u32 top;        // the highest bin
+    u32 shift; // of the bits
 };
 
-QN_DEVICE Range make_range(float cut, float base, float inverse, u32 shift, u32 bins = kFineBins)
+QN_DEVICE Range make_range(float cut, float base, float inverse, u32 shift)
 {
-    return Range{cut, inverse, 1.f - base * inverse, shift, 0x3F800000u >> shift, bins - 1};
+    return Range{cut, inverse, 1.f - base * inverse, shift};
 }
 QN_DEVICE Range range_unknown()
 {
-    return Range{-infinity(), 0.f, 0.f, 0u, 0u, 0u};
+    return Range{-infinity(), 0.f, 0.f, 0u};
 }
 
 QN_DEVICE u32 fine_bin(const Range &range, float score)
 {
     const float x = fmaxf(fmaf(score, range.inverse, range.offset), 1.f); // NaN: 1
-    return min((__float_as_uint(x) >> range.shift) - range.one, range.top);
+    return min((__float_as_uint(x) >> range.shift) - (0x3F800000u >> range.shift), kFineBins - 1);
 }
 
 // Every candidate counts; bins of equal width between the finite ones' extremes.
-QN_DEVICE Range range_of_extremes(u32 most, u32 least, u32 shift = kEvenShift, u32 bins = kFineBins)
+QN_DEVICE Range range_of_extremes(u32 most, u32 least)
 {
-    if (most == 0) return make_range(-infinity(), 0.f, 1.f, shift, bins); // no finite score
+    if (most == 0) return make_range(-infinity(), 0.f, 1.f, kEvenShift); // no finite score
     const float low = score_of(least), width = score_of(most) - low;
-    return make_range(-infinity(), low, width > 0.f ? 0.9999f * reciprocal_ftz(width) : 1.f, shift, bins);
+    return make_range(-infinity(), low, width > 0.f ? 0.9999f * reciprocal_ftz(width) : 1.f, kEvenShift);
 }
 
 // ---- candidates: words of memory; what they stand for
@@ -111,7 +108,7 @@ struct RawItems { // scores of a short row, one after another, as bits_of has th
     QN_DEVICE static u64 item(u32 word, u32 i) { return candidate(key_of_bits(word), i); }
 };
 
-template <class Items> QN_NOINLINE Range range_of_all(Items items, u32 n) // begins before a barrier
+template <class Items> QN_DEVICE Range range_of_all(const Items &items, u32 n) // begins before a barrier
 {
     const Select s = select_pieces();
     Extremes e = {0u, 0xFFFFFFFFu};
@@ -204,11 +201,12 @@ template <class Items> QN_DEVICE void count_fine(const Select &s, const Range &r
     }
 }
 
-// Turns counts of kEach bins a thread into first places, the highest bin's first. kEndBin: a bin, less than kEach below the one
+// Turns counts of kFineEach bins a thread into first places, the highest bin's first. kEndBin: a bin, less than kFineEach below the one
 // that holds the last of the first `wanted`; kEnd: candidates down to it; kCrowded: not 0 if a bin down to it has more than
 // kMostInBin. Returns how many candidates there are. Ends in a barrier.
-template <u32 kEach = kFineEach> QN_DEVICE u32 scan_fine(const Select &s, u32 wanted)
+QN_DEVICE u32 scan_fine(const Select &s, u32 wanted)
 {
+    constexpr u32 kEach = kFineEach;
     const u32 lowest = (THREADS - 1 - thread_index()) * kEach;
     u32 count[kEach], mine = 0, most = 0, total;
 #pragma unroll
@@ -231,10 +229,10 @@ template <u32 kEach = kFineEach> QN_DEVICE u32 scan_fine(const Select &s, u32 wa
     return total;
 }
 
-QN_DEVICE void clear_fine(const Select &s, u32 bins = kFineBins)
+QN_DEVICE void clear_fine(const Select &s)
 {
 #pragma unroll 4
-    for (u32 i = thread_index(); i < bins; i += THREADS) s.bins[i] = 0;
+    for (u32 i = thread_index(); i < kFineBins; i += THREADS) s.bins[i] = 0;
     if (thread_index() < kWarp) s.bins[kFineBins + thread_index()] = 0;
 }
 
@@ -244,24 +242,39 @@ QN_DEVICE void pad_items(const Select &s, u32 n)
     if (thread_index() < kBatch && n + thread_index() < kCapacity) s.item[n + thread_index()] = 0;
 }
 
+struct Counted {
+    Range range;
+    u32 total; // items that were counted
+};
+
+// All of them, whatever the probes said. Begins and ends in a barrier.
+template <class Items> QN_NOINLINE Counted count_all(Items items, u32 n, u32 wanted)
+{
+    const Select s = select_pieces();
+    const Range range = range_of_all(items, n);
+    count_fine(s, range, items, n);
+    __syncthreads();
+    return Counted{range, scan_fine(s, wanted)};
+}
+
 // Bins that tell the first `wanted` of n items. Returns how many were counted: at least `wanted`, or all there are. Bins are
 // clear before, and words as clear_words has them. Begins and ends in a barrier.
 template <class Items> QN_DEVICE u32 count_first(const Select &s, const Items &items, u32 n, u32 wanted, Range &range)
 {
     if (n == 0) return 0;
-#pragma unroll 1
-    for (range = range_of_probes(s, items, n, wanted);;) {
-        const bool all = range.cut == -infinity();
-        if (all) range = range_of_all(items, n);
+    range = range_of_probes(s, items, n, wanted);
+    if (range.cut != -infinity()) {
         count_fine(s, range, items, n);
         __syncthreads();
         const u32 total = scan_fine(s, wanted);
-        if (all || (total >= wanted && s.word[kEndBin] > 0)) return total;
+        if (total >= wanted && s.word[kEndBin] > 0) return total;
         clear_fine(s); // the cut was too high, or as good as: NaN may be in the lowest bins
         if (thread_index() == 0) s.word[kCrowded] = 0;
-        range = range_unknown();
         __syncthreads();
     }
+    const Counted all = count_all(items, n, wanted);
+    range = all.range;
+    return all.total;
 }
 
 // ---- scatter

@@ -25,30 +25,31 @@ QN_DEVICE void store_winner(const Output &to, u32 rank, u64 winner)
 
 // Candidates in `sorted`, bin by bin, to their places in the outputs: `end` of them, of which `need` win. After them kMostInBin
 // zeros: what follows a bin is smaller, so that who reads too far counts nothing.
-QN_DEVICE void rank_sorted(const Output &to, const Select &s, const Range &range, u32 end, u32 need)
+template <class Out> QN_DEVICE void rank_sorted(const Out &to, const Select &s, const Range &range, u32 end, u32 need)
 {
-    constexpr u32 kTogether = (kSorted + THREADS - 1) / THREADS < 5 ? (kSorted + THREADS - 1) / THREADS : 5;
+    constexpr u32 kMost = (kEndsTogether ? LOCAL_K + kMostInBin : kSorted) + THREADS - 1; // that are usual
+    constexpr u32 kAtOnce = kMost / THREADS < 5 ? kMost / THREADS : 5;
 #pragma unroll 1
-    for (u32 begin = thread_index(); begin < end; begin += kTogether * THREADS) {
-        u64 mine[kTogether];
-        u32 first[kTogether], rank[kTogether] = {}, most = 0;
+    for (u32 begin = thread_index(); begin < end; begin += kAtOnce * THREADS) {
+        u64 mine[kAtOnce];
+        u32 first[kAtOnce], rank[kAtOnce] = {}, most = 0;
 #pragma unroll
-        for (u32 j = 0; j < kTogether; j++) {
+        for (u32 j = 0; j < kAtOnce; j++) {
             mine[j] = s.sorted[min(begin + j * THREADS, end - 1)];
             const u32 bin = fine_bin(range, KeptItems::score(mine[j]));
             const u32 above = s.bins[bin + 1], last = s.bins[bin]; // where the higher one ends, where this one ends
-            first[j] = bin < range.top ? above : 0;
+            first[j] = bin < kFineBins - 1 ? above : 0;
             most = max(most, last - first[j]);
         }
 #pragma unroll 1
         for (u32 step = 0; step < most; step += 2)
 #pragma unroll
-            for (u32 j = 0; j < kTogether; j++) {
+            for (u32 j = 0; j < kAtOnce; j++) {
                 const u64 *others = s.sorted + first[j] + step;
                 rank[j] += (u32)(others[0] > mine[j]) + (u32)(others[1] > mine[j]);
             }
 #pragma unroll
-        for (u32 j = 0; j < kTogether; j++) {
+        for (u32 j = 0; j < kAtOnce; j++) {
             const u32 at = first[j] + rank[j];
             if (begin + j * THREADS >= end || at >= need) continue;
             store_winner(to, at, mine[j]);
@@ -58,7 +59,7 @@ QN_DEVICE void rank_sorted(const Output &to, const Select &s, const Range &range
 }
 
 // The first `need` of n items, of which there are so many, by their digits.
-template <class Items> QN_NOINLINE void put_slowly(Output to, Items items, u32 n, u32 need)
+template <class Out, class Items> QN_NOINLINE void put_slowly(Out to, Items items, u32 n, u32 need)
 {
     const Select s = select_pieces();
     const u64 last = nth_of(items, n, need);
@@ -69,8 +70,8 @@ template <class Items> QN_NOINLINE void put_slowly(Output to, Items items, u32 n
 }
 
 // The first `need` of n items, which are counted and scanned for that, in order.
-template <class Items>
-QN_DEVICE void put_winners(const Output &to, const Items &items, const Range &range, u32 n, u32 need)
+template <class Out, class Items>
+QN_DEVICE void put_winners(const Out &to, const Items &items, const Range &range, u32 n, u32 need)
 {
     const Select s = select_pieces();
     const u32 end = s.word[kEnd];
@@ -95,7 +96,7 @@ QN_DEVICE void pad_winners(const Output &to, u32 from)
 
 // The first `wanted` of n items, in order, and padding after them. Returns how many winners there were; their last one is in
 // kLast, kLastLow after a barrier. Before it, since a barrier: bins are clear, and words as clear_words has them.
-template <class Items> QN_NOINLINE u32 finish_row(Output to, Items items, u32 n, u32 wanted)
+template <class Out, class Items> QN_NOINLINE u32 finish_row(Out to, Items items, u32 n, u32 wanted)
 {
     const Select s = select_pieces();
     Range range;
@@ -107,12 +108,13 @@ template <class Items> QN_NOINLINE u32 finish_row(Output to, Items items, u32 n,
 
 QN_DEVICE void clear_words(const Select &s) // one thread
 {
-    s.word[kHigh] = s.word[kLow] = s.word[kCut] = s.word[kMid] = s.word[kCrowded] = s.word[kFound] = s.word[kSure] = 0;
+    s.word[kHigh] = s.word[kLow] = s.word[kCut] = s.word[kMid] = s.word[kCrowded] = 0;
 }
 
 // What finish_row asks for, of n kept items. Begins and ends in a barrier.
-QN_DEVICE void begin_finish(const Select &s, u32 n)
+QN_NOINLINE void begin_finish(u32 n)
 {
+    const Select s = select_pieces();
     __syncthreads();
     pad_items(s, n);
     clear_fine(s);

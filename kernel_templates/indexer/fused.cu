@@ -27,6 +27,9 @@ constexpr u32 kTileSteps = kHeads ? kHeadCount : 1;
 constexpr u32 kUnitSteps = kUnitTiles * kTileSteps;
 constexpr u32 kAhead = kMatrices == 2 || !QUERY_SHARED ? 1 : 2; // steps whose bytes are on their way
 
+constexpr bool kEndsTogether = false;
+constexpr u32 kWhole = 0;
+constexpr bool kScoresMeet = false;
 #include "share.cuh"
 
 struct Shared {
@@ -53,6 +56,18 @@ QN_DEVICE Shared shared_pieces()
 QN_DEVICE Select select_pieces()
 {
     return shared_pieces().select;
+}
+QN_DEVICE u32 *batch_scores() // of row_together.cuh, which is not for this plan
+{
+    return nullptr;
+}
+QN_DEVICE u32 *all_rows_word()
+{
+    return nullptr;
+}
+QN_DEVICE u32 *again_word()
+{
+    return nullptr;
 }
 
 static_assert(SHARED_BYTES == 8 * (kCapacity + kSortedRoom + (kFragments + 1) / 2 * 2 + 3 * (kColumns / 2 + 1)) +
@@ -234,8 +249,15 @@ QN_DEVICE void run_batch(const indexer_params &p, const Shared &s, const Share &
     }
 }
 
+QN_DEVICE void take_batch(const indexer_params &, const Shared &, const Share &, u32, u32, Scan &) {
+} // put as they came
+
 struct Early {};
-QN_DEVICE Early load_early(const indexer_params &, const Row &)
+QN_DEVICE void begin_early(const indexer_params &p, const Share &share, u32 end, const Early &, Flow &flow)
+{
+    begin_flow(p, share, 0, end, flow);
+}
+QN_DEVICE Early load_early(const indexer_params &, i64)
 {
     return Early{};
 }
@@ -245,7 +267,6 @@ QN_DEVICE void prepare_row(const indexer_params &p, const Shared &s, const Row &
 }
 
 constexpr bool kAgainApart = true;
-constexpr bool kEndsInParts = false;
 
 #include "run_row.cuh"
 

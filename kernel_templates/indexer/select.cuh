@@ -38,8 +38,6 @@ enum {
     kTicket,
     kLast, // of the last winner
     kLastLow,
-    kFound = kLast, // in row_end.cuh
-    kSure,
     kScaleHigh,
     kScaleFactor,
     kCut,

@@ -2,7 +2,7 @@
 // A share of a row, whatever scores it: candidates in shared memory, the record that goes to the CTA that ends the row, and
 // what that one makes of all records. The plans "fused" and "wgmma"; run_row.cuh runs it.
 //
-// Prologue: SHARES, LOCAL_K, ROOM (places of a record). Before this file: kUnitEntries.
+// Prologue: SHARES, LOCAL_K, ROOM (places of a record). Before this file: kUnitEntries, kEndsTogether (run_row.cuh).
 #pragma once
 
 #include "../common/async_copy.cuh"
@@ -28,7 +28,9 @@ static_assert(SHARES == 1 || 4 * kRawMost <= 8 * CAP, "CAP: a short row's scores
 struct Scan {
     u64 last; // of those kept, 0: none were left out
     Extremes extremes;
-    bool raw; // a short row: its scores go to kRawAt, as bits_of has them; else candidates are kept here
+    bool met;   // a short row whose CTAs end it together: its scores go to kRawAt, as words (row_together.cuh)
+    bool whole; // all scores of the share stay where run_batch left them: one batch
+    bool raw;   // a short row: its scores go to kRawAt, as bits_of has them; else candidates are kept here
 };
 
 // One candidate a lane, or 0. place: where it goes in the first batch.
@@ -85,7 +87,7 @@ QN_DEVICE u32 compact(const Select &s, Scan &scan, u32 n, u32 wanted)
 
 QN_DEVICE u8 *row_memory(const indexer_params &p, i64 row)
 {
-    return p.workspace + kTickets * 4 + (u64)row * kRowBytes;
+    return p.workspace + STATE_BYTES + (u64)row * kRowBytes;
 }
 QN_DEVICE u64 *record_of(const indexer_params &p, i64 row, u32 share)
 {
@@ -109,14 +111,14 @@ QN_NOINLINE void store_record(u64 *record, u64 bound, u32 n)
     const Select s = select_pieces();
     const KeptItems items = {s.item};
     u32 least = 0xFFFFFFFFu;
-    const Range range = range_of_extremes(s.word[kHigh], ~s.word[kLow], kFewShift, kFewBins);
-    clear_fine(s, kFewBins);
+    const Range range = range_of_extremes(s.word[kHigh], ~s.word[kLow]);
+    clear_fine(s);
     pad_items(s, n);
     __syncthreads(); // n and the extremes are everyone's by now
     if (thread_index() == 0) s.word[kCount] = s.word[kLeast] = s.word[kCrowded] = 0;
     count_fine(s, range, items, n);
     __syncthreads();
-    const u32 total = scan_fine<kFewEach>(s, LOCAL_K), end = total ? s.word[kEnd] : 0;
+    const u32 total = scan_fine(s, LOCAL_K), end = total ? s.word[kEnd] : 0;
     u32 count = end;
     if (end <= kRoom) {
         if (end) scatter_fine(s, range, items, n, PutRecord{record, &least});

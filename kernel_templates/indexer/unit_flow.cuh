@@ -6,6 +6,7 @@
 #include "group_score.cuh"
 
 constexpr u32 kUnitEntries = kUnit;
+constexpr u32 kShareCount = SHARES;
 constexpr u32 kUnitResults = kUnit;
 
 #include "deal.cuh"
@@ -32,18 +33,68 @@ QN_DEVICE u32 first_of(const Share &share, u32 begin, u32 i)
     return unit_of(share, local_unit(begin, i)) * kUnit;
 }
 
+QN_DEVICE void look_up_page(const Row &row, u32 first, u32 (&page)[kUnitPages]) // of a unit that has entries
+{
+    if constexpr (kPageOfUnit)
+        page[0] = page_of(row, first);
+    else
+        look_up_unit(row, first, page);
+}
+
 QN_DEVICE void begin_flow(const indexer_params &p, const Share &share, u32 begin, u32 end, Flow &flow)
 {
     const u32 mine = begin + thread_index() / 128;
     flow.units = end > mine ? (end - mine + kWarpgroups - 1) / kWarpgroups : 0;
 #pragma unroll
     for (u32 a = 0; a < kAhead; a++)
-        if (a < flow.units) look_up_unit(share.row, first_of(share, begin, a), flow.page[a]);
+        if (a < flow.units) look_up_page(share.row, first_of(share, begin, a), flow.page[a]);
 #pragma unroll
     for (u32 a = 0; a < kAhead; a++) {
         if (a < flow.units && p.keys_aligned)
             fetch_unit(p, share.row, first_of(share, begin, a), flow.page[a], flow.keys[a]);
-        if (a + kAhead < flow.units) look_up_unit(share.row, first_of(share, begin, a + kAhead), flow.page[a]);
+        if (a + kAhead < flow.units) look_up_page(share.row, first_of(share, begin, a + kAhead), flow.page[a]);
+    }
+}
+
+// The first units' pages, looked up before the row is known: that of row i is sequence i's, if there are so many.
+struct Guess {
+    const int *table;
+    u32 page[kAhead];
+};
+constexpr bool kGuesses = kPageOfUnit;
+
+QN_DEVICE void guess_pages(const indexer_params &p, i64 number, Guess &guess)
+{
+    guess.table = nullptr;
+    if constexpr (kGuesses) {
+        if (p.sequences == 0) return;
+        guess.table = p.block_table;
+        if (ROW_SEQ) guess.table += min(number, (i64)p.sequences - 1) * p.block_table_stride;
+        const Share share = {{}, p.shares == 1 ? 0u : blockIdx.x % kShareCount, (u32)p.shares, 0};
+#pragma unroll
+        for (u32 a = 0; a < kAhead; a++)
+            guess.page[a] =
+                (u32)__ldg(guess.table + min(first_of(share, 0, a), (u32)p.capacity - 1) / (PAGE ? PAGE : 1));
+    }
+}
+
+// As begin_flow, of the first batch.
+QN_DEVICE void begin_first(const indexer_params &p, const Share &share, u32 end, const Guess &guess, Flow &flow)
+{
+    if (!kGuesses) return begin_flow(p, share, 0, end, flow);
+    const u32 mine = thread_index() / 128;
+    flow.units = end > mine ? (end - mine + kWarpgroups - 1) / kWarpgroups : 0;
+#pragma unroll
+    for (u32 a = 0; a < kAhead; a++) {
+        flow.page[a][0] = guess.page[a];
+        if (QN_UNLIKELY(guess.table != share.row.table) && a < flow.units)
+            look_up_page(share.row, first_of(share, 0, a), flow.page[a]);
+    }
+#pragma unroll
+    for (u32 a = 0; a < kAhead; a++) {
+        if (a < flow.units && p.keys_aligned)
+            fetch_unit(p, share.row, first_of(share, 0, a), flow.page[a], flow.keys[a]);
+        if (a + kAhead < flow.units) look_up_page(share.row, first_of(share, 0, a + kAhead), flow.page[a]);
     }
 }
 
@@ -51,7 +102,7 @@ QN_DEVICE void advance_flow(const indexer_params &p, const Share &share, u32 beg
 {
     if (i + kAhead < flow.units && p.keys_aligned)
         fetch_unit(p, share.row, first_of(share, begin, i + kAhead), flow.page[a], flow.keys[a]);
-    if (i + 2 * kAhead < flow.units) look_up_unit(share.row, first_of(share, begin, i + 2 * kAhead), flow.page[a]);
+    if (i + 2 * kAhead < flow.units) look_up_page(share.row, first_of(share, begin, i + 2 * kAhead), flow.page[a]);
 }
 
 QN_DEVICE void load_weights(const Group &group, float4 (&weight)[kWide / 16])
@@ -75,13 +126,13 @@ QN_DEVICE float mend_scores(const indexer_params &p, const Share &share, u32 fir
 
 struct Scored {
     float score;
-    u32 at;           // of the unit
-    bool mine, valid; // mine: else another lane has it too
+    u32 at;    // of the unit
+    bool mine; // else another lane has it too
 };
 
 // Unit i of this warpgroup, whose bytes are in place a of the flow.
 QN_DEVICE Scored score_unit(const indexer_params &p, const Group &group, const Share &share, u32 begin, u32 i, u32 a,
-                            const float4 (&weight)[kWide / 16], Flow &flow)
+                            const float4 (&weight)[kWide / 16], bool row_odd, Flow &flow)
 {
     const u32 first = first_of(share, begin, i), q = lane_index() % 4;
     u32 operand[Operand::kSteps][4];
@@ -90,7 +141,7 @@ QN_DEVICE Scored score_unit(const indexer_params &p, const Group &group, const S
     const Keys &keys = flow.keys[a];
     const bool fits_low = Operand::decode(keys.value[0], keys.scale[0], 0, factor[0], operand);
     const bool fits_high = Operand::decode(keys.value[1], keys.scale[1], 1, factor[1], operand);
-    bool odd = group.odd[0] != 0;
+    bool odd = row_odd;
     const bool some = __any_sync(kFullMask, odd || !(fits_low && fits_high));
     if (QN_UNLIKELY(some)) odd = odd || !(q & 1 ? Operand::fits(keys.scale[1]) : Operand::fits(keys.scale[0]));
     advance_flow(p, share, begin, i, a, flow);
@@ -103,5 +154,5 @@ QN_DEVICE Scored score_unit(const indexer_params &p, const Group &group, const S
     const u32 at = group_warp() * 16 + lane_index() / 4 + (q & 1) * 8;
     float score = share_row(sum) * (q & 1 ? factor[1] : factor[0]);
     if (QN_UNLIKELY(some)) score = mend_scores(p, share, first, at, odd, score);
-    return Scored{score, at, q < 2, first + at < share.row.length};
+    return Scored{score, at, q < 2};
 }

@@ -79,10 +79,6 @@ static inline float reciprocal_ftz(float x)
 {
     return qm::flushed(reciprocal(qm::flushed(x)));
 }
-static inline unsigned atomic_count_shared(unsigned *word, unsigned nonzero, QM_HERE)
-{
-    return qm::atomic(qm::ATOMIC_ADD, word, nonzero ? 1 : 0, 0, qm::RELAXED, QM_AT("atom.shared.add"));
-}
 static inline float log_natural(float x)
 {
     return qm::approximate((float)log((double)x), qm::unbits<unsigned>(qm::bits(x)), 1);

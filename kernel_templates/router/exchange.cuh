@@ -168,6 +168,7 @@ QN_DEVICE void gate_token(const router_params &p, const Shared &s, float4 *sums,
     const float bias = exists && !GIVEN ? bias_of(p.gate, expert) : 0.f;
     const auto to = results_of(p.gate, token);
     float x = -infinity();
+    if constexpr (!GIVEN) clear_list(s);
     const bool late = sum_of_slices(p, sums, token, exists, x);
     bool done;
     if constexpr (GIVEN) {

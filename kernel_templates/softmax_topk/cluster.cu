@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// softmax_topk, plan "cluster": one cluster of CLUSTER CTAs a row, the row in their registers. For few rows, where the
-// number of dependent steps is the time. sm_90 on.
+// softmax_topk, plan "cluster": one cluster of CLUSTER CTAs a row, the row in their registers or shared memory. For few
+// rows, where the number of dependent steps is the time. sm_90 on.
 //
 //   probability_k = e^(x_k - max) / Σ e^(x_i - max) for the K largest x in order
 //
@@ -18,11 +18,12 @@
 // that is sent to it, so none ends too early. Repairs use barriers of the cluster.
 // OWN_BOUND: each CTA bounds its own K first by its own group maxima; nothing has to travel before the lists. For small K.
 // LOOK_AGAIN: only the vectors' maxima stay in registers; the few vectors that reach the threshold are read again.
+// IN_SHARED: the row is copied to shared memory, past registers, and stays there.
 // LOCAL_K: entries a thread of the lists that each CTA holds, LOCAL_K * THREADS / CLUSTER from each peer.
 // ANALYSIS.md: bytes, work, why it is exact, measured figures.
 //
-// Prologue, besides problem.cuh's: VECTORS, GROUP (lanes), LOOK_AGAIN, SEARCH (1: one warp searches the threshold; for
-// few maxima), OWN_BOUND, SLOTS, SORTED, BINS (of the exact selection).
+// Prologue, besides problem.cuh's: VECTORS, GROUP (lanes), LOOK_AGAIN, IN_SHARED, SEARCH (1: one warp searches the
+// threshold; for few maxima), OWN_BOUND, SLOTS, SORTED, BINS (of the exact selection).
 #include "cluster_row.cuh"
 
 // ---- merge
@@ -288,14 +289,11 @@ QN_DEVICE void do_row(const softmax_topk_params &p, i64 row, u32 rank)
     const Shared s = shared_pieces();
     const Row r = row_of(p, row);
     const float temperature = row_temperature(p, row);
-    Held held;
-#pragma unroll
-    for (u32 u = 0; u < VECTORS; u++)
-        held.x[u] = fetch_held(r, u, rank); // all loads leave at once, before anything else
+    Held h;
+    ask_row(s, h, r, rank);
     if (thread_index() == 0) expect_all(s);
     cluster_arrive_relaxed(); // this CTA exists and can be sent to
-#pragma unroll
-    for (u32 u = 0; u < VECTORS; u++) held.x[u] = mend_held(held.x[u], r, u, rank);
+    mend_row(s, h, r, rank);
     TokenBounds bounds = {0, 0, 0};
     if constexpr (TOKEN) {
         const i32 index = token_index(p, row);
@@ -307,15 +305,15 @@ QN_DEVICE void do_row(const softmax_topk_params &p, i64 row, u32 rank)
     if (thread_index() == 0) *s.vectors = 0, *s.candidates = 0;
     if constexpr (kEarly == 0 && !OWN_BOUND) cluster_wait(); // so do the peers
 
-    hold_row(held, rank, temperature, bounds);
-    if constexpr (kNeedsSum && kEarly) correct_sum(held, r, rank, temperature);
-    exchange_maxima(s, held, rank, temperature, bounds);
+    hold_row(s, h, rank, temperature, bounds);
+    if constexpr (kNeedsSum && kEarly) correct_sum(s, h, r, rank, temperature);
+    exchange_maxima(s, h, rank, temperature, bounds);
     const u32 threshold = find_threshold(s);
     if constexpr (kByBins) clear_words<kBins>(s.bins);
     uint4 record = make_uint4(0, 0, 0, 0);
-    list_vectors(s, held, r, rank, threshold);
+    list_vectors(s, h, r, rank, threshold);
     __syncthreads();
-    list_elements(s, r, threshold);
+    list_elements(s, r, rank, threshold);
     if (warp_index() == kRecordWarp) record = record_of_block(s, temperature);
     __syncthreads();
     const u32 count = send_list(s, record, rank);

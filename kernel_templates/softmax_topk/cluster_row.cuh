@@ -3,6 +3,7 @@
 // the CTA's own list. What it is made of and why: cluster.cu, which merges and stores.
 #pragma once
 
+#include "../common/async_copy.cuh"
 #include "../common/cluster.cuh"
 #include "finish.cuh"
 #include "keybins.cuh"
@@ -18,6 +19,9 @@ constexpr u32 kListStride = kListSlots + 2;                            // lists 
 constexpr bool kByBins = K >= 64 * CLUSTER && !OWN_BOUND;
 constexpr u32 kLooseSlots = kByBins ? 2 : kListSlots;
 
+constexpr u32 kRowSlots = IN_SHARED ? VECTORS * THREADS : 0;              // this CTA's vectors
+constexpr u32 kVectorSlots = IN_SHARED ? 0 : LOCAL_K * THREADS / CLUSTER; // copies of listed ones
+
 static_assert(CLUSTER == 2 || CLUSTER == 4 || CLUSTER == 8 || CLUSTER == 16, "CLUSTER: 2, 4, 8 or 16");
 static_assert(GROUP >= 1 && GROUP <= 32 && kOwnMaxima % 4 == 0, "GROUP: lanes, with at least 4 groups a CTA");
 static_assert(kMaxima >= 2 * K, "GROUP: at least 2K group maxima are needed");
@@ -26,17 +30,19 @@ static_assert(VECTORS >= 1 && VECTORS <= 32, "VECTORS: 1 to 32");
 static_assert((kV + 2 * kPerVector - 2) / kPerVector <= VECTORS * CLUSTER * THREADS, "VECTORS: the row does not fit");
 static_assert(kListSlots % 2 == 0 && kListSlots >= 32, "LOCAL_K: at least 32 list entries a CTA");
 static_assert(SLOTS * 2 <= CLUSTER * kListStride, "SLOTS: the exact selection's list lies in the lists' memory");
+static_assert(!(IN_SHARED && LOOK_AGAIN), "IN_SHARED: nothing is read again");
 static_assert(BATCH_INVARIANT == 0, "batch_invariant is the stream plan's");
 
 enum { kFull = 0x80000000u }; // in a count: the list was too small
 enum { kMaximaHere, kRecordsHere, kListsHere, kArrivals };
 
 struct Shared {
+    uint4 *row;      // [kRowSlots], vector u of thread t at u * THREADS + t
     uint4 *lists;    // [CLUSTER, kListStride / 2], two candidates each, from every CTA: sorted unless kByBins
     u64 *own;        // [kListSlots], this CTA's candidates, sorted unless kByBins
     u64 *loose;      // [kListSlots], the same as they come; with kByBins the same place
-    uint4 *vector;   // [kListSlots], vectors that reach the threshold
-    u32 *number;     // [kListSlots], and which of the row they are
+    uint4 *vector;   // [kVectorSlots], vectors that reach the threshold
+    u32 *number;     // [kListSlots], and which of the row they are, with IN_SHARED their place in s.row
     u32 *maxima;     // [kMaxima], keys, from every CTA, or with OWN_BOUND this one's
     u32 *own_maxima; // [kOwnMaxima]
     uint4 *record;   // [CLUSTER]: count, largest key, sum, elements before the token; from every CTA
@@ -63,8 +69,9 @@ constexpr u32 kBinWords = kBins > kKeyBinWords ? kBins : kKeyBinWords;
 QN_DEVICE Shared shared_pieces()
 {
     QN_SHARED_FIRST;
+    QN_SHARED_ARRAY(uint4, row, kRowSlots);
     QN_SHARED_ARRAY(uint4, lists, CLUSTER * kListStride / 2);
-    QN_SHARED_ARRAY(uint4, vector, kListSlots);
+    QN_SHARED_ARRAY(uint4, vector, kVectorSlots);
     QN_SHARED_ARRAY(uint4, record, CLUSTER);
     QN_SHARED_ARRAY(uint4, own, kListSlots / 2);
     QN_SHARED_ARRAY(uint4, maxima, kMaxima / 4);
@@ -85,7 +92,8 @@ QN_DEVICE Shared shared_pieces()
     QN_SHARED(Binning, binning);
     QN_SHARED(Token, token);
     QN_SHARED_ARRAY(float, parts, CLUSTER);
-    return Shared{lists,
+    return Shared{row,
+                  lists,
                   reinterpret_cast<u64 *>(own),
                   kByBins ? reinterpret_cast<u64 *>(own) : loose,
                   vector,
@@ -110,14 +118,15 @@ QN_DEVICE Shared shared_pieces()
                   &token,
                   parts};
 }
-constexpr u32 kSharedBytes = CLUSTER * (kListStride * 8 + 16 + 4) + kListSlots * (16 + 8 + 4) + kLooseSlots * 8 +
-                             (kMaxima + kOwnMaxima) * 4 + (kSorted + kArrivals) * 8 +
-                             (kBinWords + 7 * kWarps + kListWords + 4) * 4 + (u32)sizeof(Binning) + (u32)sizeof(Token);
+constexpr u32 kSharedBytes = (kRowSlots + kVectorSlots) * 16 + CLUSTER * (kListStride * 8 + 16 + 4) +
+                             kListSlots * (8 + 4) + kLooseSlots * 8 + (kMaxima + kOwnMaxima) * 4 +
+                             (kSorted + kArrivals) * 8 + (kBinWords + 7 * kWarps + kListWords + 4) * 4 +
+                             (u32)sizeof(Binning) + (u32)sizeof(Token);
 static_assert(kSharedBytes <= SHARED_BYTES, "SHARED_BYTES is less than the pieces need");
 
 // ---- load
 
-// What a thread holds of the row: vectors, or with LOOK_AGAIN their maxima only.
+// What a thread holds of the row: vectors, with LOOK_AGAIN their maxima, with IN_SHARED neither.
 struct Held {
     uint4 x[VECTORS];
     Packed max[VECTORS];
@@ -133,10 +142,17 @@ constexpr u32 kInnerSteps = ((kV + kPerVector - 1) / kPerVector - 1) / kStep;
 
 // Vector u of this thread: pieces of 16 vectors are dealt round the cluster, so that neighbouring winners (frequent
 // tokens have low numbers) fall to different CTAs.
+QN_DEVICE u32 vector_at(u32 place, u32 rank)
+{
+    return (place / 16 * CLUSTER + rank) * 16 + place % 16;
+}
+QN_DEVICE u32 held_place(u32 u)
+{
+    return u * THREADS + thread_index();
+}
 QN_DEVICE u32 held_vector(u32 u, u32 rank)
 {
-    const u32 piece = (u * kWarps + warp_index()) * 2 + lane_index() / 16;
-    return (piece * CLUSTER + rank) * 16 + lane_index() % 16;
+    return vector_at(held_place(u), rank);
 }
 
 QN_DEVICE uint4 fetch_held(const Row &r, u32 u, u32 rank)
@@ -153,6 +169,48 @@ QN_DEVICE uint4 mend_held(const uint4 &x, const Row &r, u32 u, u32 rank)
     return u < kInnerSteps || v < r.count ? row_mend(x, r, v) : x;
 }
 
+// Whether vector u of this thread lies in the row and is not cut.
+QN_DEVICE bool held_is_whole(const Row &r, u32 u, u32 rank)
+{
+    const u32 v = held_vector(u, rank);
+    return (u > 0 && u < kInnerSteps) || (v < r.count && row_has_whole(r, v));
+}
+
+// Asks for all vectors of this thread, before anything else.
+QN_DEVICE void ask_row(const Shared &s, Held &h, const Row &r, u32 rank)
+{
+#pragma unroll
+    for (u32 u = 0; u < VECTORS; u++) {
+        if constexpr (IN_SHARED) {
+            if (held_is_whole(r, u, rank)) cp_async_cg(s.row + held_place(u), r.vectors + held_vector(u, rank));
+            cp_async_commit_group();
+        } else {
+            h.x[u] = fetch_held(r, u, rank);
+        }
+    }
+}
+
+// Those that an end of the row cuts, and what lies beyond it.
+QN_DEVICE void mend_row(const Shared &s, Held &h, const Row &r, u32 rank)
+{
+#pragma unroll
+    for (u32 u = 0; u < VECTORS; u++) {
+        if constexpr (IN_SHARED) {
+            const u32 v = held_vector(u, rank);
+            if (held_is_whole(r, u, rank)) continue;
+            s.row[held_place(u)] = v < r.count ? row_load_cut(r, v) : row_pad();
+        } else {
+            h.x[u] = mend_held(h.x[u], r, u, rank);
+        }
+    }
+}
+
+// Vector u, which has come.
+QN_DEVICE uint4 held(const Shared &s, const Held &h, u32 u)
+{
+    return IN_SHARED ? s.row[held_place(u)] : h.x[u];
+}
+
 QN_DEVICE float vector_sum(const uint4 &x, const Exponent &exponent)
 {
     float y[kPerVector], even = -0.f, odd = -0.f;
@@ -166,23 +224,31 @@ QN_DEVICE float vector_sum(const uint4 &x, const Exponent &exponent)
 // while the maxima travel.
 constexpr u32 kEarly = LOOK_AGAIN ? VECTORS : VECTORS > 4 ? VECTORS - 2 : 0;
 
-// Sums are relative to a thread's first vector, since its maximum is not known yet.
-QN_DEVICE void hold_row(Held &h, u32 rank, float temperature, const TokenBounds &token)
+// Vectors u and on, as they come. The wait for a copy has its number as a constant: hence no loop.
+template <u32 u>
+QN_DEVICE void hold_from(const Shared &s, Held &h, u32 rank, float temperature, const TokenBounds &token)
 {
-    h.sum = 0.f, h.before = 0;
-#pragma unroll
-    for (u32 u = 0; u < VECTORS; u++) {
-        h.max[u] = Element::vector_max(h.x[u]);
+    if constexpr (u < VECTORS) {
+        if constexpr (IN_SHARED) cp_async_wait_group<VECTORS - 1 - u>();
+        const uint4 x = held(s, h, u);
+        h.max[u] = Element::vector_max(x);
         h.top = u ? Element::larger(h.top, h.max[u]) : h.max[u];
-        if (u >= kEarly) continue;
-        if (u == 0) h.exponent = exponent_near(Element::value_of_packed(h.top), temperature);
-        if constexpr (kNeedsSum) h.sum += vector_sum(h.x[u], h.exponent);
-        if constexpr (TOKEN) h.before += token_count(token, held_vector(u, rank), h.x[u]);
+        if constexpr (u == 0) h.exponent = exponent_near(Element::value_of_packed(h.top), temperature);
+        if constexpr (u < kEarly && kNeedsSum) h.sum += vector_sum(x, h.exponent);
+        if constexpr (u < kEarly && TOKEN) h.before += token_count(token, held_vector(u, rank), x);
+        hold_from<u + 1>(s, h, rank, temperature, token);
     }
 }
 
+// Sums are relative to a thread's first vector, since its maximum is not known yet.
+QN_DEVICE void hold_row(const Shared &s, Held &h, u32 rank, float temperature, const TokenBounds &token)
+{
+    h.sum = 0.f, h.before = 0;
+    hold_from<0>(s, h, rank, temperature, token);
+}
+
 // The first vector was no guide to the thread's maximum: its sum again, against that.
-QN_DEVICE void correct_sum(Held &h, const Row &r, u32 rank, float temperature)
+QN_DEVICE void correct_sum(const Shared &s, Held &h, const Row &r, u32 rank, float temperature)
 {
     const float max = Element::value_of_packed(h.top);
     const bool wrong = is_finite(max) && h.exponent.scale != 0.f && !sum_is_usable(h.sum, max, h.exponent, 32.f);
@@ -191,18 +257,19 @@ QN_DEVICE void correct_sum(Held &h, const Row &r, u32 rank, float temperature)
     h.sum = 0.f;
 #pragma unroll
     for (u32 u = 0; u < kEarly; u++)
-        h.sum += vector_sum(LOOK_AGAIN ? mend_held(fetch_held(r, u, rank), r, u, rank) : h.x[u], h.exponent);
+        h.sum += vector_sum(LOOK_AGAIN ? mend_held(fetch_held(r, u, rank), r, u, rank) : held(s, h, u), h.exponent);
 }
 
 // The warp's sum of exponentials relative to its largest key, and its count before the token, in every lane.
-QN_DEVICE float sum_of_warp(Held &h, u32 top, u32 rank, float temperature, const TokenBounds &token)
+QN_DEVICE float sum_of_warp(const Shared &s, Held &h, u32 top, u32 rank, float temperature, const TokenBounds &token)
 {
     const Exponent whole = exponent_near(key_value(top), temperature);
     if (kEarly && kNeedsSum) h.sum = h.sum == 0.f ? 0.f : h.sum * ex2(h.exponent.offset - whole.offset);
 #pragma unroll
     for (u32 u = kEarly; u < VECTORS; u++) {
-        if constexpr (kNeedsSum) h.sum += vector_sum(h.x[u], whole);
-        if constexpr (TOKEN) h.before += token_count(token, held_vector(u, rank), h.x[u]);
+        const uint4 x = held(s, h, u);
+        if constexpr (kNeedsSum) h.sum += vector_sum(x, whole);
+        if constexpr (TOKEN) h.before += token_count(token, held_vector(u, rank), x);
     }
     if constexpr (TOKEN) h.before = warp_sum(Element::reaching_count(h.before));
     return kNeedsSum ? warp_sum(h.sum) : 0.f;
@@ -241,7 +308,7 @@ QN_DEVICE void exchange_maxima(const Shared &s, Held &h, u32 rank, float tempera
         cluster_send<CLUSTER>(reinterpret_cast<uint4 *>(s.maxima + rank * kOwnMaxima),
                               reinterpret_cast<const uint4 *>(s.own_maxima), kOwnMaxima / 4, s.here + kMaximaHere);
     }
-    const float sum = sum_of_warp(h, top, rank, temperature, token);
+    const float sum = sum_of_warp(s, h, top, rank, temperature, token);
     if (lane_index() == 0) s.top[warp_index()] = top, s.sums[warp_index()] = sum, s.before[warp_index()] = h.before;
 }
 
@@ -362,32 +429,36 @@ QN_DEVICE void list_vectors(const Shared &s, const Held &h, const Row &r, u32 ra
     if (!Element::reaches(h.top, bound)) return;
     u32 hits = 0;
 #pragma unroll
-    for (u32 u = 0; u < VECTORS; u++)
-        hits |= (Element::reaches(h.max[u], bound) && held_vector(u, rank) < r.count ? 1u : 0u) << u;
+    for (u32 u = 0; u < VECTORS; u++) {
+        const Packed max = IN_SHARED ? Element::vector_max(held(s, h, u)) : h.max[u];
+        hits |= (Element::reaches(max, bound) && held_vector(u, rank) < r.count ? 1u : 0u) << u;
+    }
     if (!hits) return;
     u32 at = atomicAdd(s.vectors, (u32)__popc(hits));
 #pragma unroll
     for (u32 u = 0; u < VECTORS; u++) {
         if (!(hits >> u & 1u)) continue;
         if (at < kListSlots) {
-            if constexpr (!LOOK_AGAIN) s.vector[at] = h.x[u];
-            s.number[at] = held_vector(u, rank);
+            if constexpr (!LOOK_AGAIN && !IN_SHARED) s.vector[at] = h.x[u];
+            s.number[at] = IN_SHARED ? held_place(u) : held_vector(u, rank);
         }
         at++;
     }
 }
 
 // Their elements at the threshold into s.loose, a vector a thread.
-QN_DEVICE void list_elements(const Shared &s, const Row &r, u32 threshold)
+QN_DEVICE void list_elements(const Shared &s, const Row &r, u32 rank, u32 threshold)
 {
     const Packed bound = Element::bound(threshold); // NaN: every element is listed
     const u32 vectors = min(*s.vectors, kListSlots);
     for (u32 i = thread_index(); i < vectors; i += THREADS) {
-        const u32 v = s.number[i], first = v * kPerVector - r.lead;
+        const u32 number = s.number[i], v = IN_SHARED ? vector_at(number, rank) : number;
+        const u32 first = v * kPerVector - r.lead;
         if constexpr (LOOK_AGAIN) s.vector[i] = row_load(r, v);
-        u32 hits = Element::which_reach(s.vector[i], bound);
+        const uint4 *vector = IN_SHARED ? s.row + number : s.vector + i;
+        u32 hits = Element::which_reach(*vector, bound);
         if (QN_UNLIKELY(v == 0 || v == r.count - 1)) hits &= inside_row(r, v);
-        const Raw *elements = reinterpret_cast<const Raw *>(s.vector + i); // [kPerVector]
+        const Raw *elements = reinterpret_cast<const Raw *>(vector); // [kPerVector]
         u32 at = hits ? atomicAdd(s.candidates, (u32)__popc(hits)) : 0;
         for (; hits; hits &= hits - 1u) {
             const u32 q = (u32)__ffs((int)hits) - 1u;

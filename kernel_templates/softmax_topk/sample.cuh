@@ -86,10 +86,10 @@ QN_DEVICE u32 sample_cut(u32 begin, u32 vectors, u32 larger, u32 tied)
 }
 
 // bins: at least kKeyBinWords words; edges: 2 * kWarps words; found: kFoundWords words. All `words` bins are 0 afterwards.
-// The same in every thread. Warp 1 calls meanwhile() before the last barrier.
-template <u32 kWords, class Meanwhile>
+// The same in every thread. Calls arrived() when the sample is there; warp 1 calls meanwhile() before the last barrier.
+template <u32 kWords, class Arrived, class Meanwhile>
 QN_DEVICE Threshold sample_threshold(Sample &sample, const Row &row, u32 begin, u32 end, u32 *bins, u32 *edges,
-                                     u32 *found, Meanwhile meanwhile)
+                                     u32 *found, Arrived arrived, Meanwhile meanwhile)
 {
     const u32 vectors = end - begin;
     uint4(&x)[SAMPLE] = sample.x;
@@ -109,6 +109,7 @@ QN_DEVICE Threshold sample_threshold(Sample &sample, const Row &row, u32 begin, 
     const u32 top = warp_max(mine), bottom = warp_min(sample_floor(keys, mine, vectors));
     if (lane_index() == 0) edges[warp_index()] = top, edges[kWarps + warp_index()] = bottom;
     __syncthreads();
+    arrived();
     const u32 largest = warp_max(edges[lane_index() % kWarps]);
     if constexpr (RANK == 0) {
         if (warp_index() == 1) meanwhile();

@@ -6,9 +6,10 @@
 // t + THREADS, …; UNROLL of them are in flight. LOCAL_K list entries a thread, in shared memory.
 //
 // Prologue, besides problem.cuh's: UNROLL, SAMPLE (vectors a thread), RANK (0: no threshold, always the exact
-// selection), SLOTS (= LOCAL_K * THREADS), SORTED, BINS.
+// selection), SLOTS (= LOCAL_K * THREADS), SORTED, BINS; ahead.cuh's.
 #pragma once
 
+#include "ahead.cuh"
 #include "finish.cuh"
 #include "repairs.cuh"
 #include "sample.cuh"
@@ -43,13 +44,16 @@ struct Shared {
     float *sums;    // [kWarps]
     Threshold *threshold;
     Token *token;
+    Ahead ahead;
 };
 
 QN_DEVICE Shared shared_pieces()
 {
     QN_SHARED_FIRST;
+    QN_SHARED_ARRAY(uint4, ahead, kAhead);
     QN_SHARED_ARRAY(uint4, slot, kSlots);
     QN_SHARED_ARRAY(u64, sorted, kSorted);
+    QN_SHARED_ARRAY(u64, here, AHEAD);
     QN_SHARED_ARRAY(u32, bins, kBinWords);
     QN_SHARED_ARRAY(u32, count, kWarps);
     QN_SHARED_ARRAY(u32, scratch, kWarps);
@@ -73,9 +77,10 @@ QN_DEVICE Shared shared_pieces()
                   before,
                   sums,
                   &threshold,
-                  &token};
+                  &token,
+                  {ahead, here}};
 }
-constexpr u32 kSharedBytes = kSlots * (16 + (u32)sizeof(Number)) + kSorted * 8 +
+constexpr u32 kSharedBytes = AHEAD * (THREADS * 16 + 8) + kSlots * (16 + (u32)sizeof(Number)) + kSorted * 8 +
                              (kBinWords + 8 * kWarps + kListWords + kFoundWords) * 4 + (u32)sizeof(Threshold) +
                              (u32)sizeof(Binning) + (u32)sizeof(Token);
 static_assert(kSharedBytes <= SHARED_BYTES, "SHARED_BYTES is less than the pieces need");
@@ -105,7 +110,7 @@ struct Bounds {
 
 QN_DEVICE Bounds bounds_at(const Filter &filter, const TokenBounds &token, u32 v)
 {
-    return Bounds{v <= filter.cut ? filter.low : filter.high, v < token.vector ? token.earlier : token.later};
+    return Bounds{v <= filter.cut ? filter.low : filter.high, token_bound(token, v)};
 }
 
 // The warp's own part of the list.
@@ -119,7 +124,7 @@ struct Stream {
     LongSum sum;
     Packed max;
     u32 count;  // entries of the warp's list; goes on beyond its end
-    u32 before; // sum of token_count
+    u32 before; // sum of Element::reaching: before the token
 };
 
 // Pushes the vectors that reach the bound into the warp's list.
@@ -207,6 +212,28 @@ QN_DEVICE void stream_tiles(const WarpList &list, Run &run, uint4 (&x)[UNROLL], 
     }
 }
 
+// Whether the tile that follows is asked for first, if registers hold it.
+constexpr bool kAheadLater = AHEAD > 0 && UNROLL <= 4;
+
+// What was copied ahead, a step of THREADS vectors after the other, with bounds of each one's own.
+QN_DEVICE void stream_ahead(const Ahead &ahead, const WarpList &list, const Share &share, const Filter &filter,
+                            const TokenBounds &token, const Exponent &exponent, Stream &stream)
+{
+    constexpr u32 kTogether = 2; // steps
+#pragma unroll 1
+    for (u32 first = 0; first < AHEAD; first += kTogether) {
+        TileSum sum = {-0.f, -0.f};
+#pragma unroll
+        for (u32 step = first; step < first + kTogether; step++) {
+            if (AHEAD % kTogether != 0 && step >= AHEAD) break;
+            const uint4 x = ahead_vector(ahead, step);
+            const u32 v = share.begin + step * THREADS + thread_index();
+            stream_vector(list, bounds_at(filter, token, v), true, x, v, exponent, sum, stream);
+        }
+        end_tile(sum, stream);
+    }
+}
+
 // The last steps of a run, fewer than a tile's, and THREADS vectors more, which need care: the row's ends, the share's
 // end, the cut or the token may lie among them.
 QN_DEVICE void stream_rest(const WarpList &list, const Share &share, const Run &run, uint4 (&x)[UNROLL],
@@ -227,13 +254,15 @@ QN_DEVICE void stream_rest(const WarpList &list, const Share &share, const Run &
 
 // The share in runs of whole vectors with the same bounds. Where a row is to be cut into them must not depend on its
 // address with BATCH_INVARIANT, since that decides which exponentials are added first.
-QN_DEVICE void stream_run(const WarpList &list, const Share &share, const Filter &filter, const Exponent &exponent,
-                          const TokenBounds &token, Stream &stream)
+QN_DEVICE void stream_run(const Ahead &ahead, const WarpList &list, const Share &share, const Filter &filter,
+                          const Exponent &exponent, const TokenBounds &token, Stream &stream)
 {
     const Row &row = share.row;
     const u32 whole = BATCH_INVARIANT ? row.count - min(row.count, 2u) : row_whole_end(row);
     const bool begins_whole = kCutInRun || (!BATCH_INVARIANT && row.lead == 0);
-    for (u32 base = share.begin; base < share.end;) {
+    if (AHEAD > 0 && !kAheadLater) stream_ahead(ahead, list, share, filter, token, exponent, stream);
+    for (u32 base = share.begin + kAhead; base < share.end;) {
+        const bool is_first = base == share.begin + kAhead;
         u32 until = min(share.end, whole); // up to here the same bounds serve
         if (base <= filter.cut) until = min(until, filter.cut + 1);
         if (TOKEN && base < token.vector) until = min(until, token.vector);
@@ -245,11 +274,13 @@ QN_DEVICE void stream_run(const WarpList &list, const Share &share, const Filter
         if (run.steps >= UNROLL) {
 #pragma unroll
             for (u32 u = 0; u < UNROLL; u++) x[u] = run_fetch(row, run, u);
+            if (kAheadLater && is_first) stream_ahead(ahead, list, share, filter, token, exponent, stream);
             stream_tiles(list, run, x, exponent, stream);
         } else {
 #pragma unroll
             for (u32 u = 0; u + 1 < UNROLL; u++)
                 if (u < run.steps) x[u] = run_fetch(row, run, u);
+            if (kAheadLater && is_first) stream_ahead(ahead, list, share, filter, token, exponent, stream);
         }
         stream_rest(list, share, run, x, filter, token, exponent, stream);
     }
@@ -269,7 +300,7 @@ QN_DEVICE void stream_share(const Shared &s, const Share &share, const Threshold
     const u32 first = warp_uniform(warp_index()) * kWarpSlots;
     const WarpList list = {s.list.slot + first, s.vector + first, lane_mask_below()};
     Stream stream = {{0.f, 0.f}, Element::packed_minus_infinity(), 0, 0};
-    stream_run(list, share, filter, exponent, token, stream);
+    stream_run(s.ahead, list, share, filter, exponent, token, stream);
     const float sum = warp_sum(long_sum(stream.sum));
     const u32 top = warp_max(Element::key_of_packed(stream.max)),
               before = TOKEN ? warp_sum(Element::reaching_count(stream.before)) : 0;
@@ -399,12 +430,17 @@ QN_DEVICE void do_share(const Shared &s, const softmax_topk_params &p, i64 row, 
     const float temperature = row_temperature(p, row); // this and the token are asked for early, to be here in time
     const i32 index = token_index(p, row);
     Sample sample = sample_fetch(share.row, share.begin, share.end);
+    if constexpr (AHEAD > 0) ahead_begin(s.ahead, share.row, share.begin);
     const u32 vector = token_vector(share.row, index);
     const uint4 own = TOKEN && warp_index() == 1 ? row_load(share.row, vector) : row_pad();
-    const Threshold t =
-        sample_threshold<kBinWords>(sample, share.row, share.begin, share.end, s.list.bins, s.edges, s.found, [&] {
-            if (TOKEN && lane_index() == 0) *s.token = token_of(share.row, index, own);
-        });
+    const auto arrived = [&] {
+        if constexpr (AHEAD > 0) ahead_ask(s.ahead, share.row, share.begin);
+    };
+    const auto meanwhile = [&] {
+        if (TOKEN && lane_index() == 0) *s.token = token_of(share.row, index, own);
+    };
+    const Threshold t = sample_threshold<kBinWords>(sample, share.row, share.begin, share.end, s.list.bins, s.edges,
+                                                    s.found, arrived, meanwhile);
     if (thread_index() == 0) *s.threshold = t;
     const TokenBounds bounds = TOKEN ? token_bounds(*s.token) : TokenBounds{0, 0, 0};
     stream_share(s, share, t, temperature, bounds);

@@ -65,10 +65,16 @@ QN_DEVICE TokenBounds token_bounds(const Token &t)
     return TokenBounds{warp_uniform(t.bounds.vector), warp_uniform(t.bounds.earlier), warp_uniform(t.bounds.later)};
 }
 
-// Elements of vector v that come before the token, but for equal ones in its own vector; summed as Element::reaching is.
+// What reaches this in vector v comes before the token, but for equal ones in its own vector.
+QN_DEVICE Packed token_bound(const TokenBounds &t, u32 v)
+{
+    return v < t.vector ? t.earlier : t.later;
+}
+
+// How many do; summed as Element::reaching is.
 QN_DEVICE u32 token_count(const TokenBounds &t, u32 v, const uint4 &x)
 {
-    return Element::reaching(x, v < t.vector ? t.earlier : t.later);
+    return Element::reaching(x, token_bound(t, v));
 }
 
 // The rank, from the sum of token_count over the row's vectors. Every thread of the CTA calls it; it may hold a barrier.

@@ -84,7 +84,7 @@ static quern_status check_last(const char *path)
     if (info.st_uid != geteuid()) {
         return qn_fail(QUERN_UNSAFE_PATH,
                        "'%s' belongs to user %u, this process runs as user %u; choose a directory of its own "
-                       "(QUERN_CACHE_DIR)",
+                       "(QUERN_CACHE_DIR, or in the database's name)",
                        path, (unsigned)info.st_uid, (unsigned)geteuid());
     }
     if (info.st_mode & (S_IWGRP | S_IWOTH)) {

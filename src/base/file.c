@@ -102,6 +102,29 @@ bool qn_file_is_database(const char *path)
     return is;
 }
 
+// SQLite's own, and the compiles' locks (runtime/flight.c).
+size_t qn_path_beside_database(const char *path)
+{
+    static const char *const endings[] = {"-wal", "-shm", "-journal", ".lock"};
+    size_t length = strlen(path);
+
+    for (size_t i = 0; i < QN_COUNT(endings); i++) {
+        size_t end = strlen(endings[i]);
+        if (length > end && !strcmp(path + length - end, endings[i])) return length - end;
+    }
+    return 0;
+}
+
+bool qn_file_is_beside_database(const char *path)
+{
+    size_t length = qn_path_beside_database(path);
+    char *database = length ? strndup(path, length) : NULL;
+    bool is = database && qn_file_is_database(database);
+
+    free(database);
+    return is;
+}
+
 bool qn_file_exists(const char *path)
 {
     return !access(path, F_OK);

@@ -41,5 +41,8 @@ bool qn_is_network_fs(const char *path, const char **kind); // by statfs: nfs, l
 quern_status qn_file_read(const char *path, qn_text *content);
 bool qn_file_exists(const char *path);
 bool qn_file_is_database(const char *path); // a regular file that begins as SQLite's do
+// "k.db-wal", "k.db.lock", …: the length of the database's name in a name that is kept beside it. 0: no such name.
+size_t qn_path_beside_database(const char *path);
+bool qn_file_is_beside_database(const char *path); // such a name, of a database that is there
 
 #endif

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/key.h"
+#include "cuda/nvrtc_guard.h"
 #include "cuda/nvrtc_search.h"
 
 enum { MAX_ARCHS = 256 };
@@ -198,7 +199,9 @@ static quern_status load_and_keep(const char *file, bool ignore_environment, con
     const qn_nvrtc *first = NULL;
 
     if (!made) return qn_fail(QUERN_OUT_OF_MEMORY, "no memory for NVRTC's table");
+    bool entered = qn_nvrtc_enter(); // a library's constructors may hold locks too
     quern_status status = load(file, ignore_environment, made);
+    if (entered) qn_nvrtc_leave();
     if (status == QUERN_OK && atomic_compare_exchange_strong(&current, &first, made)) {
         *kept = made;
         return QUERN_OK;

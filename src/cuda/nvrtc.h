@@ -54,7 +54,8 @@ typedef struct qn_compiled {
     int registers, shared_bytes, local_bytes; // read from the cubin's own sections (-1: could not be read)
 } qn_compiled;
 
-// COMPILE_FAILED (message: the log, the options), COMPILE_TIMEOUT, CANCELLED, OUT_OF_MEMORY.
+// COMPILE_FAILED (message: the log, the options), COMPILE_TIMEOUT, CANCELLED, OUT_OF_MEMORY; WOULD_COMPILE after a fork
+// during a compile (nvrtc_guard.h).
 quern_status qn_nvrtc_compile(const qn_nvrtc *nvrtc, const qn_compile *request, qn_compiled *compiled);
 void qn_compiled_fini(qn_compiled *compiled);
 

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "cuda/nvrtc.h"
+#include "cuda/nvrtc_guard.h"
 
 typedef enum stop_reason { GO_ON = 0, TIMED_OUT, CANCELLED } stop_reason;
 
@@ -138,17 +139,28 @@ static quern_status read_resources(const qn_compile *request, qn_compiled *compi
                    request->name, request->entry);
 }
 
-quern_status qn_nvrtc_compile(const qn_nvrtc *nvrtc, const qn_compile *request, qn_compiled *compiled)
+// From the first call of NVRTC to the last.
+static quern_status create_and_run(const qn_nvrtc *nvrtc, flow *f, qn_compiled *made)
 {
+    const qn_compile *request = f->request;
     nvrtcProgram program = NULL;
-    flow f = {request, now_us(), GO_ON};
-    qn_compiled made = {QN_TEXT_INIT, QN_TEXT_INIT, 0, -1, -1, -1};
     nvrtcResult result = nvrtc->nvrtcCreateProgram(&program, request->source, request->name, (int)request->header_count,
                                                    request->header_texts, request->header_names);
 
     if (result != NVRTC_SUCCESS) return call_failed(nvrtc, request, "nvrtcCreateProgram", result, "");
-    quern_status status = run(nvrtc, &f, program, &made);
+    quern_status status = run(nvrtc, f, program, made);
     nvrtc->nvrtcDestroyProgram(&program);
+    return status;
+}
+
+quern_status qn_nvrtc_compile(const qn_nvrtc *nvrtc, const qn_compile *request, qn_compiled *compiled)
+{
+    flow f = {request, now_us(), GO_ON};
+    qn_compiled made = {QN_TEXT_INIT, QN_TEXT_INIT, 0, -1, -1, -1};
+
+    if (!qn_nvrtc_enter()) return qn_nvrtc_usable();
+    quern_status status = create_and_run(nvrtc, &f, &made);
+    qn_nvrtc_leave();
     if (status == QUERN_OK) status = read_resources(request, &made);
     if (status != QUERN_OK) {
         qn_compiled_fini(&made);

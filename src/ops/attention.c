@@ -531,22 +531,26 @@ static int split_ctas(const qn_config *c, int64_t sms, const splits *r, int64_t 
     return ctas;
 }
 
-// Whether the splits of a CTA are one part: less to write and to add, but warps that nothing holds together drift apart,
-// which wide rows bear only for some time. The caller may want to know the parts.
-static bool joins(const spec_t *s, const qn_config *c, const splits *r, int64_t tiles)
+// Whether the splits of a CTA are one part: less to write and to add. The caller may want to know the parts.
+static bool joins(const spec_t *s, const qn_config *c)
 {
-    enum { NARROW = 64, MOST_KEYS = 2048 };
-    if (is_heads(c) || s->kv_split || s->batch_invariant) return false;
-    if (c->value[QN_ATTENTION_PLAN] != QN_ATTENTION_STREAM || (s->d <= NARROW && s->dv <= NARROW)) return true;
-    return ceil_div(r->most, split_ctas(c, QN_ATTENTION_USUAL_SMS, r, tiles)) * r->split <= MOST_KEYS;
+    return !is_heads(c) && !s->kv_split && !s->batch_invariant;
 }
 
 enum { MOST_CTAS = 32768 }; // of a grid's second axis, about half of what there may be
 
-// The last splits of a tile, a CTA each, of CTAs that have many: about a quarter of all, an eighth where those of a CTA are
-// one part.
-static int split_rest(const splits *r, int ctas, bool joins)
+// Whether waves of so many CTAs leave less than a tenth of the room for them empty.
+static bool is_even(const qn_config *c, int64_t sms, int64_t ctas)
 {
+    int64_t room = sms * c->value[QN_ATTENTION_CTAS];
+    return 10 * ctas > 9 * ceil_div(ctas, room) * room;
+}
+
+// The last splits of a tile, a CTA each, of CTAs that have many: about a quarter of all. Where those of a CTA are one part
+// an eighth, and none if the waves come out even, since each has to write its part.
+static int split_rest(const splits *r, int ctas, bool joins, bool even)
+{
+    if (joins && even) return 0;
     int64_t rest = r->most / (joins ? 8 : 4);
     if (rest > MOST_CTAS) rest = MOST_CTAS;
     return r->most >= (int64_t)8 * ctas && r->places <= ATTENTION_TICKETS ? (int)rest : 0;
@@ -561,13 +565,14 @@ static void set_splits(const spec_t *s, const qn_config *cut, const qn_config *t
     r.split = by.split, r.most = by.most;
     p->split = (int)r.split, p->split_tiles = (int)r.tiles, p->split_most = (int)r.most;
     p->workspace = r.most > 1 ? a->workspace : NULL;
-    p->joins = joins(s, tiles, &r, (int64_t)out->grid[0]);
-    p->split_ctas = is_heads(tiles) ? (int)(r.most < MOST_CTAS ? r.most : MOST_CTAS)
-                                    : split_ctas(tiles, p->joins ? QN_ATTENTION_USUAL_SMS : limits->sm_count, &r,
-                                                 (int64_t)out->grid[0]);
+    p->joins = joins(s, tiles);
+    int64_t count = (int64_t)out->grid[0], sms = p->joins ? QN_ATTENTION_USUAL_SMS : limits->sm_count;
+    p->split_ctas =
+        is_heads(tiles) ? (int)(r.most < MOST_CTAS ? r.most : MOST_CTAS) : split_ctas(tiles, sms, &r, count);
     p->split_long = p->split_ctas;
-    if (stream) p->split_ctas += split_rest(&r, p->split_ctas, p->joins);
-    p->merges = !is_heads(tiles) && (!stream || (int64_t)out->grid[0] >= limits->sm_count);
+    if (stream) p->split_ctas += split_rest(&r, p->split_ctas, p->joins, is_even(tiles, sms, count * p->split_ctas));
+    bool by_stage = is_heads(tiles) || (!is_heads(cut) && qn_attention_has_merge(cut) && count < limits->sm_count);
+    p->merges = !by_stage;
     out->grid[1] = (uint32_t)p->split_ctas;
 }
 

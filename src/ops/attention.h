@@ -46,6 +46,8 @@ qn_attention_budget qn_attention_budget_of(const quern_attention_spec *spec, con
                                            const qn_config *config);
 void qn_attention_budget_text(const quern_spec *spec, const qn_arch *arch, const qn_config *config, qn_text *text);
 quern_status qn_attention_plan(const quern_spec *spec, const qn_arch *arch, const qn_config *config, qn_plan *plan);
+// Whether merge.cu is a stage of the plan: of decode's tiles, of those of few rows.
+bool qn_attention_has_merge(const qn_config *config);
 void qn_attention_choose(const quern_spec *spec, const qn_arch *arch, size_t bucket, qn_config *config);
 
 // ---- plan=stream (attention_stream.c)

@@ -3,7 +3,8 @@
 // the configuration for each bucket. Called through the family's description. The kernels assert the sizes computed here.
 //
 //   prefill  a CTA a tile of queries of one head; all keys in turn (prefill.cu)
-//   decode   a CTA a tile of queries of all heads of a KV head, and some splits of its keys; the last merges (decode.cu)
+//   decode   a CTA a tile of queries of all heads of a KV head, and some splits of its keys; the last merges (decode.cu,
+//            merge.cu)
 //   heads    the same for more rows, by wgmma (decode_heads.cu, merge.cu; attention_heads.c)
 //   stream   the same for at most 16 rows, each warp with keys of its own (decode_stream.cu, merge.cu;
 //            attention_stream.c)
@@ -57,9 +58,16 @@ static int pitch_bytes(int elements)
     return ((elements + 7) / 8 | 1) * 16;
 }
 
+// The same of a block of keys or values (load.cuh).
+static int block_pitch(const qn_config *c, int elements)
+{
+    bool lines = value_of(c, QN_ATTENTION_ROWS) == 16 && elements > 256 && elements % 64 == 0;
+    return lines ? 2 * elements : pitch_bytes(elements);
+}
+
 static int block_bytes(const spec_t *s, const qn_config *c)
 {
-    int k = pitch_bytes(round_up((int)s->d, 16)), v = pitch_bytes(round_up((int)s->dv, 16));
+    int k = block_pitch(c, round_up((int)s->d, 16)), v = block_pitch(c, round_up((int)s->dv, 16));
     return value_of(c, QN_ATTENTION_KEYS) * (s->kv_alias || k > v ? k : v);
 }
 
@@ -267,6 +275,12 @@ static quern_status plan_wgmma(const quern_spec *base, const qn_arch *arch, cons
     return QUERN_OK;
 }
 
+bool qn_attention_has_merge(const qn_config *c)
+{
+    return is_stream(c) || is_heads(c) ||
+           (value_of(c, QN_ATTENTION_PLAN) == QN_ATTENTION_DECODE && value_of(c, QN_ATTENTION_ROWS) == 16);
+}
+
 static void add_merge(const spec_t *s, const qn_config *c, qn_kernel_plan *k)
 {
     k->template_path = "attention/merge.cu";
@@ -333,7 +347,7 @@ quern_status qn_attention_plan(const quern_spec *base, const qn_arch *arch, cons
     write_entry(s, c, k->entry);
     add_spec_constants(s, k);
     add_tile_constants(c, k);
-    if (is_stream(c)) {
+    if (qn_attention_has_merge(c)) {
         made.stage_count = 2;
         add_merge(s, c, &made.stage[1]);
         made.stage[1].serves = "more than one split of few tiles";

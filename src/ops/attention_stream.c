@@ -29,16 +29,17 @@ static int pitch_bytes(int elements)
     return (elements / 8 | 1) * 16;
 }
 
-// Of a row of keys or values in a slot: whole sectors of 32 bytes.
-static int row_bytes(int padded)
+// Of a row of keys or values in a slot: whole lines of 128 bytes, or whole sectors of 32.
+static int row_bytes(const qn_config *c, int padded)
 {
-    return padded == 64 ? 128 : (padded / 16 | 1) * 32;
+    bool lines = padded % 64 == 0 && (value_of(c, QN_ATTENTION_ROWS) == 8 || padded < 256);
+    return lines ? padded * 2 : (padded / 16 | 1) * 32;
 }
 
 static int slot_bytes(const spec_t *s, const qn_config *c)
 {
-    int k = row_bytes(round_up(s->d, 16)), v = row_bytes(round_up(s->dv, 16));
-    return value_of(c, QN_ATTENTION_KEYS) * (s->kv_alias || k > v ? k : v);
+    int k = row_bytes(c, round_up(s->d, 16)), v = row_bytes(c, round_up(s->dv, 16));
+    return value_of(c, QN_ATTENTION_KEYS) * (s->kv_alias || k > v ? k : v) + 16 * value_of(c, QN_ATTENTION_ROWS);
 }
 
 int qn_attention_stream_shared(const spec_t *s, const qn_config *c)

@@ -4,6 +4,7 @@
 //
 // A family's buckets may get other borders while results with the former names are kept. Such a result was measured at
 // sizes that are in one of the buckets of now, and is for that one: where one became two, the other has none.
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,13 +71,22 @@ static bool is_word_of(const qn_family *family, const char *word, size_t length)
     return found;
 }
 
+// As names are written: no zero before it, and none that is larger than numbers are.
 static bool take_number(const char **text, int64_t *number)
 {
     char *end;
-    if (**text < '0' || **text > '9') return false;
+    if (**text < '0' || **text > '9' || (**text == '0' && (*text)[1] >= '0' && (*text)[1] <= '9')) return false;
+    errno = 0;
     *number = strtoll(*text, &end, 10);
     *text = end;
-    return true;
+    return errno == 0;
+}
+
+// One blank between words, and none at the ends.
+static bool is_spaced(const char *name)
+{
+    size_t length = strlen(name);
+    return length > 0 && name[0] != ' ' && name[length - 1] != ' ' && !strstr(name, "  ");
 }
 
 // "17..6143", "17…" or "17", up to the end or a blank.
@@ -94,7 +104,7 @@ static bool read_range(const char *text, int64_t *first, int64_t *last)
     return *first <= *last && (!*text || *text == ' ');
 }
 
-// A part is "WORD range", perhaps with words after it. Where WORD is a size, its value must be in the range.
+// A part is "WORD range", perhaps with words after it. Where WORD is a size, its value must be in the range; sizes NULL: any.
 static bool part_holds(const qn_family *family, const char *part, const void *sizes)
 {
     char word[NAME_BYTES];
@@ -104,20 +114,25 @@ static bool part_holds(const qn_family *family, const char *part, const void *si
     if (!read_range(part + length + 1, &first, &last)) return false;
     snprintf(word, sizeof word, "%.*s", (int)length, part);
     const qn_field *size = qn_field_find(family->sizes, family->size_count, word);
-    int64_t value = size ? qn_field_get(size, sizes) : first;
+    int64_t value = size && sizes ? qn_field_get(size, sizes) : first;
     return value >= first && value <= last;
 }
 
 static bool name_holds(const qn_family *family, const char *name, const void *sizes)
 {
     char parts[NAME_BYTES];
-    if (snprintf(parts, sizeof parts, "%s", name) >= (int)sizeof parts) return false;
+    if (!is_spaced(name) || snprintf(parts, sizeof parts, "%s", name) >= (int)sizeof parts) return false;
     for (char *at = parts, *next; at; at = next) {
         next = strstr(at, ", ");
         if (next) *next = 0, next += 2;
         if (!part_holds(family, at, sizes)) return false;
     }
     return true;
+}
+
+bool qn_bucket_is_range(const qn_family *family, const char *name)
+{
+    return name_holds(family, name, NULL);
 }
 
 bool qn_bucket_find(const qn_family *family, const char *name, const char *timed, size_t *bucket)

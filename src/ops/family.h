@@ -213,6 +213,8 @@ quern_status qn_sizes_read(const qn_family *family, const char *text, void *size
 // The bucket of a result that is called so and was timed at these sizes: the one of the name; for a name of the family's
 // kind with other borders, which hold the sizes, the one that has them now. Sets no message.
 bool qn_bucket_find(const qn_family *family, const char *name, const char *timed, size_t *bucket);
+// Whether a name is of the family's kind, with these borders or others.
+bool qn_bucket_is_range(const qn_family *family, const char *name);
 
 // ---- generic over the tensors (ops/args.c)
 

@@ -113,7 +113,7 @@ int qn_gate_block_shared(const spec_t *s, int threads)
     while (unit > 2 && of_experts * (32 / unit) < wanted) unit /= 2;
     int units = of_experts * (best <= 3 ? best : 32 / unit);
     return 16 + ceil_div(units, 4) * 16 + ceil_div(s->K, 4) * 16 + slots_of(s) * 12 + threads * 8 +
-           (1 + groups + 2 * warps) * 4;
+           (groups + 2 * warps) * 4;
 }
 
 // About what a thread needs to rank its candidates; without a cap in launch bounds that binds it is a little more.
@@ -140,11 +140,20 @@ static int lanes_own(const spec_t *s, int lanes)
     return is_grouped(s) ? (int)s->E / lanes : ceil_div(s->E, lanes * vector) * vector;
 }
 
-static int lanes_shared(const spec_t *s, const qn_config *c)
+// Whether the copy engine brings the rows, but for the router's gates, which come behind other launches.
+static bool are_rows_copied(const spec_t *s, const qn_arch *arch, const qn_config *c)
 {
-    int tokens = c->value[WARPS] * (32 / c->value[LANES]), slots = slots_of(s);
-    int keys = (int)(s->E + (is_grouped(s) ? s->n_group : 0)); // of rounds.cuh
-    return tokens * (slots * 16 + ceil_div(s->K, 4) * 16) + c->value[WARPS] * keys * 4;
+    const bool rows = s->in == QUERN_F32 && s->E % 4 == 0 && !is_grouped(s) && slots_of(s) == 32;
+    return c->value[LANES] == 8 && rows && arch->cc >= 90;
+}
+
+static int lanes_shared(const spec_t *s, const qn_arch *arch, const qn_config *c)
+{
+    const int warps = c->value[WARPS], tokens = warps * (32 / c->value[LANES]);
+    const int keys = (int)(s->E + (is_grouped(s) ? s->n_group : 0)); // of rounds.cuh, where the rows were
+    const int list = tokens * (slots_of(s) * 16 + ceil_div(s->K, 4) * 16);
+    if (are_rows_copied(s, arch, c)) return list + tokens * (int)s->E * element_bytes(s) + warps * 8;
+    return list + ceil_div(warps * keys, 4) * 16;
 }
 
 // About what a thread needs; with less the compiler would spill.
@@ -248,7 +257,7 @@ static quern_status plan(const quern_spec *base, const qn_arch *arch, const qn_c
     if (config->value[PLAN] == PLAN_LANES) {
         QN_TRY(check_lanes(s, arch, config));
         k->template_path = "gate/lanes.cu";
-        k->dynamic_shared = lanes_shared(s, config);
+        k->dynamic_shared = lanes_shared(s, arch, config);
         qn_plan_constant(k, "LANES", config->value[LANES]);
         qn_plan_constant(k, "UNITS", config->value[UNITS]);
     } else if (config->value[PLAN] == PLAN_BLOCK) {

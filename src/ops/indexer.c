@@ -185,8 +185,8 @@ enum {
     MOST_BINS = 4096,
     WORDS = 18,
     SLACK = 16,
-    MOST_PARTS = 16,
-    LEAST_IN_PARTS = 16, // shares of a row that ends in parts
+    LEAST_IN_SCORES = 16, // shares of a row that meet by scores, not lists
+    MOST_TOGETHER = 132,  // CTAs that memory for meetings is for
     MOST_CTAS = TICKETS
 };
 
@@ -206,6 +206,27 @@ static int64_t local_k(const spec_t *s, int64_t shares)
 static int64_t room(const spec_t *s, int64_t shares)
 {
     return (local_k(s, shares) + SLACK + 1) / 2 * 2;
+}
+
+// Bytes by which the CTAs of a row tell one another what they found (row_together.cuh).
+static int64_t met_bytes(const spec_t *s, int64_t shares)
+{
+    int64_t lists = 8 * shares * ((local_k(s, shares) + 1) / 2 * 2);
+    return shares >= LEAST_IN_SCORES && lists < RAW_BYTES ? RAW_BYTES : lists;
+}
+
+// Of an area for all rows of a launch, whatever the configuration: the fewer shares, the longer the lists, and so many CTAs
+// with two shares a row need no less than with more.
+static int64_t meeting_bytes(const spec_t *s)
+{
+    int64_t lists = MOST_TOGETHER / 2 * met_bytes(s, 2), scores = MOST_TOGETHER / LEAST_IN_SCORES * RAW_BYTES;
+    return (lists > scores ? lists : scores) / 256 * 256 + 256;
+}
+
+// What stays from launch to launch: tickets and two areas, the same for every plan of an op.
+static int64_t state_bytes(const spec_t *s)
+{
+    return 4 * TICKETS + 2 * meeting_bytes(s);
 }
 
 static int64_t columns_of(const spec_t *s)
@@ -280,6 +301,7 @@ static void add_constants(const spec_t *s, const qn_config *c, int64_t capacity,
     qn_plan_constant(k, "ROOM", room(s, c->value[SHARES]));
     qn_plan_constant(k, "CAP", capacity);
     qn_plan_constant(k, "BINS", bins);
+    qn_plan_constant(k, "STATE_BYTES", state_bytes(s));
     qn_plan_constant(k, "QUERY_SHARED", query_shared);
 }
 
@@ -318,7 +340,7 @@ static quern_status plan_wgmma(const spec_t *s, const qn_arch *arch, const qn_co
     int64_t wide = ceil_div(s->H, 16) * 16, sorted = 32;
     while (sorted < s->k) sorted *= 2;
     int64_t bytes = wide * (s->C * (is_integer(s) ? 1 : 2) + 4) + 8 * (capacity + sorted + 2 * MOST_IN_BIN + 2) +
-                    4 * (bins + 32 + 2 + c->value[WARPS] + WORDS);
+                    4 * (2 * capacity + bins + 32 + 4 + c->value[WARPS] + WORDS);
     if (!qn_indexer_has_wgmma(s, arch))
         return qn_fail(QUERN_NO_PLAN,
                        "plan=wgmma serves mxfp4 by mxfp4, and fp8_shared by fp8 or f16 with up to 64 heads; C up to "
@@ -469,17 +491,21 @@ static size_t workspace(const quern_spec *spec, const qn_config *config, const v
     const sizes_t *z = at_most;
     int64_t rows = z->T, shares = config->value[SHARES];
     if (config->value[PLAN] == QN_INDEXER_PREFILL)
-        return qn_indexer_prefill_workspace(s, rows, z->max_length ? z->max_length : z->L);
+        return state_bytes(s) + qn_indexer_prefill_workspace(s, rows, z->max_length ? z->max_length : z->L);
     if (shares == 1 || rows == 0) return 0;
+    if (config->value[PLAN] == QN_INDEXER_WGMMA) return state_bytes(s);
     if (rows > most_rows(config)) rows = most_rows(config);
     int64_t records = 8 * shares * (2 + room(s, shares));
-    return 4 * TICKETS + (size_t)(rows * (records > RAW_BYTES ? records : RAW_BYTES));
+    return state_bytes(s) + (size_t)(rows * (records > RAW_BYTES ? records : RAW_BYTES));
 }
 
-// CTAs that end a row together: they wait for one another, which is short where all of them are resident.
-static int parts_of(const qn_device_limits *limits, int64_t rows, int shares)
+// CTAs a row. Those of "wgmma" wait for one another: all of them must be resident, and their words have room for so many.
+static int shares_of(const qn_config *config, const qn_device_limits *limits, int64_t rows)
 {
-    return shares < LEAST_IN_PARTS || rows * shares > limits->sm_count ? 1 : MOST_PARTS;
+    int shares = config->value[SHARES];
+    if (config->value[PLAN] == QN_INDEXER_PREFILL || rows > most_rows(config)) return 1;
+    if (config->value[PLAN] != QN_INDEXER_WGMMA) return shares;
+    return rows * shares <= limits->sm_count && rows * shares <= MOST_TOGETHER ? shares : 1;
 }
 
 // Entries that a row can have.
@@ -569,15 +595,15 @@ QN_LAUNCH_PATH static void launch(const quern_spec *base, const qn_config *confi
         .cu_keys = s->cu_keys ? a->cu_keys : NULL,
         .indices = a->indices,
         .scores = s->scores ? a->scores : NULL,
-        .workspace = a->workspace,
+        .workspace = prefill ? (unsigned char *)a->workspace + state_bytes(s) : a->workspace,
         .block_table_stride = or_packed(a->block_table_stride_B, a->columns),
         .indices_stride = or_packed(a->indices_stride_T, s->k),
         .scores_stride = or_packed(a->scores_stride_T, s->k),
         .capacity = capacity_of(s, a),
         .rows = (int)a->T,
-        .shares = prefill || a->T > most_rows(config) ? 1 : config->value[SHARES],
+        .sequences = s->page && a->columns > 0 && a->B > 0 ? (int)(a->B < INT32_MAX ? a->B : INT32_MAX) : 0,
+        .shares = shares_of(config, limits, a->T),
     };
-    p.parts = parts_of(limits, a->T, p.shares);
     fill_queries(s, a, &p);
     fill_keys(s, a, &p);
     out->grid[0] = (uint32_t)(a->T * p.shares), out->grid[1] = 1, out->grid[2] = 1;

@@ -34,7 +34,8 @@ static int64_t parts_of(const spec_t *s) // products for all rows
 
 static int64_t shared_bytes(const spec_t *s)
 {
-    int64_t sorted = 32, group = ROWS * (columns_of(s) * (s->C + 4) + 16) + 4 * (5 * ROWS + 4 + parts_of(s));
+    int64_t sorted = 32, element = s->q == QUERN_INDEXER_Q_MXFP4 ? 1 : 2; // bytes of q's operand
+    int64_t group = ROWS * (columns_of(s) * (s->C * element + 4) + 16) + 4 * (5 * ROWS + 4 + parts_of(s));
     while (sorted < s->k) sorted *= 2;
     int64_t by_warps = ROWS * ROW_BINS * 2, by_all = 8 * (sorted + MOST_IN_BIN) + 4 * (2048 + THREADS / 32 + WORDS);
     return (group + 15) / 16 * 16 + (by_warps > by_all ? by_warps : by_all);
@@ -50,15 +51,15 @@ bool qn_indexer_has_wgmma(const spec_t *s, const qn_arch *arch)
 
 bool qn_indexer_prefill_serves(const spec_t *s, const qn_arch *arch)
 {
-    return qn_indexer_has_wgmma(s, arch) && s->q == QUERN_INDEXER_Q_MXFP4 && shared_bytes(s) <= arch->shared_cta;
+    return qn_indexer_has_wgmma(s, arch) && shared_bytes(s) <= arch->shared_cta;
 }
 
 quern_status qn_indexer_prefill_plan(const spec_t *s, const qn_arch *arch, qn_kernel_plan *k)
 {
     if (!qn_indexer_prefill_serves(s, arch))
         return qn_fail(QUERN_NO_PLAN,
-                       "plan=prefill serves mxfp4 by mxfp4, C up to 128, entries, on sm_90a: not this "
-                       "spec on %s",
+                       "plan=prefill serves mxfp4 by mxfp4, and fp8_shared by fp8 or f16 with up to 64 heads; C up to "
+                       "128, entries, on sm_90a: not this spec on %s",
                        arch->name);
     k->template_path = "indexer/prefill.cu";
     k->threads = THREADS;

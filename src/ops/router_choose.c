@@ -89,15 +89,16 @@ static bool choose_tile(const spec_t *s, const qn_arch *arch, const qn_config *f
     return least != INT64_MAX;
 }
 
-// Half the warps, where they are many more than the gate has use for and enough are left to load.
+// Half the warps, each with twice the elements on their way, where enough are left to load.
 static void use_fewer_warps(const spec_t *s, const qn_arch *arch, qn_config *c)
 {
+    enum { FEWEST = 7 };
     qn_config fewer = *c;
     fewer.value[QN_ROUTER_CHUNK] = 2 * c->value[QN_ROUTER_CHUNK];
     const qn_router_cut cut = qn_router_cut_of(s, &fewer);
-    const int64_t left = ceil_div(cut.slice, fewer.value[QN_ROUTER_CHUNK]);
-    const bool many = 2 * 2 * left * 32 >= 3 * gate_threads(s) && qn_router_is_fused(s, arch, c);
-    if (many && left >= 7 && cut.slices == c->value[QN_ROUTER_SLICES] && fits(s, arch, &fewer)) *c = fewer;
+    const bool enough = ceil_div(cut.slice, fewer.value[QN_ROUTER_CHUNK]) >= FEWEST;
+    const bool same = cut.slices == c->value[QN_ROUTER_SLICES] && fits(s, arch, &fewer);
+    if (enough && same && qn_router_is_fused(s, arch, c)) *c = fewer;
 }
 
 static bool choose_fragments(const spec_t *s, const qn_arch *arch, int64_t N, qn_config *best)
@@ -190,10 +191,10 @@ static bool choose_ring(const spec_t *s, const qn_arch *arch, int64_t N, qn_conf
     return choose_tile(s, arch, &first, experts, QN_COUNT(experts), ceil_div(N, first.value[QN_ROUTER_TOKENS]), best);
 }
 
-// Fma alone, more tokens than one launch gates: several CTAs an SM, so that some multiply while others wait for their blocks.
+// Fma alone, more tokens than one launch gates: two CTAs an SM, so that one multiplies while the other waits for its blocks.
 static bool choose_exact(const spec_t *s, const qn_arch *arch, int64_t N, qn_config *c)
 {
-    enum { TOKENS = 64, EXPERTS = 64, CTAS_OF_SM = 4, STAGES = 6 };
+    enum { TOKENS = 64, EXPERTS = 64, CTAS_OF_SM = 2, STAGES = 6 };
     const int64_t tiles = ceil_div(N, TOKENS) * ceil_div(pitch_of(s), EXPERTS);
     int64_t slices = least_of(CTAS_OF_SM * arch->sm_count / tiles, least_of(s->D / 256, QN_ROUTER_MOST_SLICES));
     while (slices > 1 && !qn_knob_has(&qn_router_knobs[QN_ROUTER_SLICES], slices)) slices--;

@@ -157,8 +157,9 @@ static const qn_tensor tensors[] = {
 enum { PLAN_STREAM = 1, PLAN_CLUSTER, PLAN_SPLIT };
 static const qn_name plan_names[] = {
     {"stream", PLAN_STREAM}, {"cluster", PLAN_CLUSTER}, {"split", PLAN_SPLIT}, {NULL, 0}};
-enum { KEEP_VECTORS = 1, KEEP_MAXIMA };
-static const qn_name keep_names[] = {{"vectors", KEEP_VECTORS}, {"maxima", KEEP_MAXIMA}, {NULL, 0}};
+enum { KEEP_VECTORS = 1, KEEP_MAXIMA, KEEP_SHARED };
+static const qn_name keep_names[] = {
+    {"vectors", KEEP_VECTORS}, {"maxima", KEEP_MAXIMA}, {"shared", KEEP_SHARED}, {NULL, 0}};
 enum { BY_BINS = 1, BY_BISECTION, BY_OWN_MAXIMA };
 static const qn_name threshold_names[] = {
     {"bins", BY_BINS}, {"bisection", BY_BISECTION}, {"own", BY_OWN_MAXIMA}, {NULL, 0}};
@@ -173,11 +174,12 @@ static const qn_knob knobs[] = {
     [UNROLL] = {"unroll", {1, 2, 4, 8}, 4, NULL, "stream, split: vectors a thread has in flight"},
     [CLUSTER] = {"cluster", {2, 4, 8, 16}, 4, NULL, "cluster: CTAs a row"},
     [GROUP] = {"group", {1, 2, 4, 8, 16, 32}, 6, NULL, "cluster: threads a group maximum is of"},
-    [KEEP] = {"keep",
-              {KEEP_VECTORS, KEEP_MAXIMA},
-              2,
-              keep_names,
-              "cluster: what stays in registers; of maxima, a few vectors are read again"},
+    [KEEP] =
+        {"keep",
+         {KEEP_VECTORS, KEEP_MAXIMA, KEEP_SHARED},
+         3,
+         keep_names,
+         "cluster: what stays in registers; of maxima, a few vectors are read again; shared: the row in shared memory"},
     [THRESHOLD] = {"threshold",
                    {BY_BINS, BY_BISECTION, BY_OWN_MAXIMA},
                    3,
@@ -317,6 +319,7 @@ static int choice_below(enum knob knob, int value)
 static void lengthen_lists(const spec_t *s, const qn_arch *arch, qn_config *c)
 {
     const int need = stream_local_k(s, c), most = need + (need + 2) / 3;
+    if (s->K <= 8 && c->value[CTAS] > 2) return; // so few that the room is better used by steps_ahead
     for (;;) {
         qn_config longer = *c;
         longer.value[LOCAL_K] = choice_at_least(LOCAL_K, c->value[LOCAL_K] + 1);
@@ -356,9 +359,33 @@ static void add_list_constants(qn_kernel_plan *k, int slots, int sorted, int bin
     qn_plan_constant(k, "BINS", bins);
 }
 
-static quern_status plan_stream(const spec_t *s, const qn_config *c, qn_kernel_plan *k)
+static int ahead_bytes(int block)
+{
+    return block * 16 + 8;
+}
+
+// Vectors a thread that are copied to shared memory while the threshold is found: 32 KiB an SM, which come in that time;
+// with more than two CTAs an SM, whose rows follow one another, 8. They take what lists leave of six sevenths of the
+// memory: where the L1 has less than the rest, loads wait for room in it. ANALYSIS.md has times.
+static int steps_ahead(const spec_t *s, const qn_arch *arch, const qn_config *c, int shared_bytes)
+{
+    const int block = c->value[BLOCK], ctas = c->value[CTAS];
+    if (arch->cc < 90 || s->batch_invariant || c->value[PLAN] != PLAN_STREAM) return 0;
+    // Registers would spill.
+    if (s->token || s->temperature || most_vectors(s) / (block * c->value[UNROLL]) > 32) return 0;
+    int most = ctas > 2 ? 8 : 2048 / (block * ctas), steps = 0;
+    const int whole = (int)(s->V / per_vector(s)); // vectors of a row that no end cuts, at least; some are left
+    if (most > (whole - 1) / block) most = (whole - 1) / block;
+    while (steps < most &&
+           (int64_t)(shared_bytes + (steps + 1) * ahead_bytes(block) + 1024) * ctas <= arch->shared_sm / 7 * 6)
+        steps++;
+    return steps;
+}
+
+static quern_status plan_stream(const spec_t *s, const qn_arch *arch, const qn_config *c, qn_kernel_plan *k)
 {
     stream_numbers n = stream_of(s, c);
+    const int ahead = steps_ahead(s, arch, c, n.shared_bytes);
     QN_TRY(check_list(s, c, n.slots, n.sorted));
     if (c->value[PLAN] == PLAN_SPLIT && fewest_streamed(s, c) < 1) {
         return qn_fail(QUERN_NO_PLAN, "plan=split shares=%d: a row has only %d vectors", c->value[SHARES],
@@ -366,8 +393,9 @@ static quern_status plan_stream(const spec_t *s, const qn_config *c, qn_kernel_p
     }
     k->template_path = c->value[PLAN] == PLAN_SPLIT ? "softmax_topk/split.cu" : "softmax_topk/stream.cu";
     k->cluster = 1;
-    k->dynamic_shared = n.shared_bytes;
+    k->dynamic_shared = n.shared_bytes + ahead * ahead_bytes(c->value[BLOCK]);
     qn_plan_constant(k, "UNROLL", c->value[UNROLL]);
+    qn_plan_constant(k, "AHEAD", ahead);
     qn_plan_constant(k, "SAMPLE", n.sample);
     qn_plan_constant(k, "RANK", n.rank);
     if (c->value[PLAN] == PLAN_SPLIT) qn_plan_constant(k, "SHARES", c->value[SHARES]);
@@ -431,7 +459,8 @@ static cluster_numbers cluster_of(const spec_t *s, const qn_config *c)
     n.slots = ctas * (n.list + 2) / 2 / warps * warps;
     n.sorted = (int)((s->K + s->K / 4 + 256 + 1) / 2 * 2);
     n.bins = 1024;
-    n.shared_bytes = ctas * ((n.list + 2) * 8 + 16 + 4) + n.list * 28 + (by_bins ? 2 : n.list) * 8 +
+    n.shared_bytes = (c->value[KEEP] == KEEP_SHARED ? n.vectors * block : n.list) * 16 +
+                     ctas * ((n.list + 2) * 8 + 16 + 4) + n.list * 12 + (by_bins ? 2 : n.list) * 8 +
                      (n.maxima + block / c->value[GROUP]) * 4 + (n.sorted + 3) * 8 + (1056 + 7 * warps + 4 + 4) * 4 +
                      16 + 24;
     return n;
@@ -441,6 +470,7 @@ static cluster_numbers cluster_of(const spec_t *s, const qn_config *c)
 static int cluster_registers(const spec_t *s, const qn_arch *arch, const cluster_numbers *n, const qn_config *c)
 {
     int extras = (s->temperature ? 6 : 0) + (s->token ? 8 : 0), wide = element_bytes(s) == 4;
+    if (c->value[KEEP] == KEEP_SHARED) return 48 + extras;
     if (c->value[KEEP] == KEEP_MAXIMA) return (arch->cc >= 100 ? 42 : 40) + extras + n->vectors * 3;
     return wide ? 38 + extras + n->vectors * 4 : 34 + extras + n->vectors * 6;
 }
@@ -480,6 +510,7 @@ static quern_status plan_cluster(const spec_t *s, const qn_arch *arch, const qn_
     qn_plan_constant(k, "VECTORS", n.vectors);
     qn_plan_constant(k, "GROUP", c->value[GROUP]);
     qn_plan_constant(k, "LOOK_AGAIN", c->value[KEEP] == KEEP_MAXIMA);
+    qn_plan_constant(k, "IN_SHARED", c->value[KEEP] == KEEP_SHARED);
     qn_plan_constant(k, "SEARCH", c->value[THRESHOLD] != BY_BINS);
     qn_plan_constant(k, "OWN_BOUND", c->value[THRESHOLD] == BY_OWN_MAXIMA);
     add_list_constants(k, n.slots, n.sorted, n.bins);
@@ -523,7 +554,11 @@ static bool choose_cluster(const spec_t *s, const qn_arch *arch, int64_t rows, q
     c->value[THRESHOLD] = own ? BY_OWN_MAXIMA : s->K <= 50 ? BY_BISECTION : BY_BINS;
     c->value[KEEP] = KEEP_VECTORS;
     cluster_numbers n = cluster_of(s, c);
-    if (cluster_registers(s, arch, &n, c) > arch->registers_sm / (block * c->value[CTAS])) c->value[KEEP] = KEEP_MAXIMA;
+    if (cluster_registers(s, arch, &n, c) <= arch->registers_sm / (block * c->value[CTAS])) return true;
+    c->value[KEEP] = KEEP_SHARED;
+    n = cluster_of(s, c);
+    if (n.shared_bytes > arch->shared_cta || (int64_t)(n.shared_bytes + 1024) * c->value[CTAS] > arch->shared_sm)
+        c->value[KEEP] = KEEP_MAXIMA;
     return true;
 }
 
@@ -669,7 +704,7 @@ static quern_status plan(const quern_spec *base, const qn_arch *arch, const qn_c
     k->params_bytes = sizeof(softmax_topk_params);
     add_spec_constants(s, k);
     qn_plan_constant(k, "LOCAL_K", config->value[LOCAL_K]);
-    QN_TRY(config->value[PLAN] == PLAN_CLUSTER ? plan_cluster(s, arch, config, k) : plan_stream(s, config, k));
+    QN_TRY(config->value[PLAN] == PLAN_CLUSTER ? plan_cluster(s, arch, config, k) : plan_stream(s, arch, config, k));
     QN_TRY(check_sm(arch, k));
     write_entry(s, config, k->entry); // last: of the many configurations that a tuner asks about, most are refused
     *out = made;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/processors.h"
+#include "cuda/nvrtc_guard.h"
 #include "runtime/private.h"
 
 enum { WORKER_STACK_BYTES = 16 << 20 }; // the compiler runs on it
@@ -181,14 +182,14 @@ static quern_status strict_miss(quern *q, const qn_batch *batches, size_t count)
 static quern_status compile_first(quern *q, const qn_device *device, qn_batch *batches, const refusal *refused,
                                   size_t *found)
 {
-    const qn_nvrtc *nvrtc;
+    const qn_nvrtc *nvrtc = NULL; // after some forks there is none to ask (nvrtc_guard.h): a store may yet be filled
     bool any_plan = false;
     for (size_t i = 0; i < device->target_count; i++) any_plan |= batches[i].count > 0;
     if (!any_plan) return raise_refusal(refused);
     if (q->mode == QUERN_MODE_STRICT) return strict_miss(q, batches, device->target_count);
-    QN_TRY(qn_nvrtc_load(q->nvrtc_file, q->ignore_environment, &nvrtc));
+    if (!qn_nvrtc_is_torn()) QN_TRY(qn_nvrtc_load(q->nvrtc_file, q->ignore_environment, &nvrtc));
     for (size_t i = 0; i < device->target_count; i++) {
-        if (!batches[i].count || !qn_nvrtc_has_arch(nvrtc, device->targets[i])) continue;
+        if (!batches[i].count || (nvrtc && !qn_nvrtc_has_arch(nvrtc, device->targets[i]))) continue;
         *found = i;
         return qn_batch_obtain(q, &batches[i]);
     }

@@ -8,7 +8,7 @@
 
 #include "runtime/private.h"
 
-enum { MAX_GRID_YZ = 65535, MAX_THREADS_XY = 1024, MAX_THREADS_Z = 64, PARAMETER_SLACK = 16 };
+enum { MAX_GRID_YZ = 65535, MAX_THREADS_XY = 1024, MAX_THREADS_Z = 64, MAX_ALIGNMENT = 128 };
 
 struct quern_kernel {
     quern *q;
@@ -131,6 +131,14 @@ static quern_status make_batch(void *user, const qn_arch *arch, qn_batch *batch)
     return status;
 }
 
+// A structure is padded at its end to the alignment of one of its members, which is no larger than that member.
+static bool is_padded(size_t given, size_t taken)
+{
+    for (size_t alignment = 1; alignment <= taken && alignment <= MAX_ALIGNMENT; alignment *= 2)
+        if (given == (taken + alignment - 1) / alignment * alignment) return true;
+    return given == taken;
+}
+
 // The image says how many bytes of parameters its kernel takes; another number of them would launch it with rubbish.
 static quern_status take_parameter_bytes(const request *r, const qn_entry *entry, quern_kernel *kernel)
 {
@@ -139,8 +147,7 @@ static quern_status take_parameter_bytes(const request *r, const qn_entry *entry
     int taken = qn_cubin_parameter_bytes(image->bytes, image->length, entry->image.entry);
     kernel->parameter_bytes = given;
     kernel->packed_bytes = taken < 0 ? given : (size_t)taken;
-    if (taken < 0 || ((size_t)taken <= given && given - (size_t)taken < PARAMETER_SLACK && (taken > 0 || !given)))
-        return QUERN_OK;
+    if (taken < 0 || is_padded(given, (size_t)taken)) return QUERN_OK;
     return qn_fail(QUERN_BAD_SIZE, "source.parameter_bytes = %zu: the kernel %s takes %d", given, entry->image.entry,
                    taken);
 }
@@ -241,6 +248,7 @@ quern_status quern_warm_source(quern *q, const quern_source *given, const char *
     quern_status status;
     if (!q || !given || !arch_name)
         return qn_fail(QUERN_MISSING_ARGUMENT, "quern_warm_source: %s is NULL", !q ? "q" : !given ? "source" : "arch");
+    if (report) QN_TRY(qn_check_sized("report", report));
     qn_message_mark mark;
     qn_message_save(&mark);
     request *r = request_new(q, given, &status);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda/nvrtc_guard.h"
 #include "runtime/private.h"
 
 // ---- work
@@ -208,6 +209,10 @@ static quern_status compile(quern *q, qn_process *process, qn_work *work)
 {
     const qn_nvrtc *nvrtc;
     qn_compiled compiled = {0};
+    if (qn_nvrtc_usable() != QUERN_OK) {
+        QN_TALLY(q, would_compile, 1);
+        return qn_fail_in(QUERN_WOULD_COMPILE, "spec \"%s\" for %s", work->spec_text, work->arch->name);
+    }
     QN_TRY(qn_nvrtc_load(q->nvrtc_file, q->ignore_environment, &nvrtc));
     if (!qn_nvrtc_has_arch(nvrtc, work->arch)) return qn_lacks_arch(nvrtc, work->spec_text, &work->arch, 1);
     quern_status status = run_compiler(q, nvrtc, work, &compiled);

@@ -16,6 +16,7 @@
 
 enum { DEFAULT_BUSY_MS = 5000, DEFAULT_FLIGHT_MS = 60000, DEFAULT_COMPILE_MS = 120000, MAX_COMPILE_THREADS = 1024 };
 enum { DEFAULT_CAP_BYTES = 1 << 30 };
+#define CACHE_NAME "quern-v1.db"
 
 int64_t qn_now_ms(void)
 {
@@ -26,18 +27,21 @@ int64_t qn_now_ms(void)
 
 // ---- structures that grow
 
-enum { MAX_STRUCTURE = 65536 }; // a larger size is one that nobody set
+enum { MAX_STRUCTURE = 65536 }; // a larger size is one that nobody set, nor is one without any member behind it
 
-static quern_status no_structure(const char *what, size_t size)
+quern_status qn_check_sized(const char *what, const void *structure)
 {
-    return qn_fail(QUERN_BAD_ARGUMENT, "%s: size = %zu is not a structure's: start from its INIT macro", what, size);
+    size_t given;
+    memcpy(&given, structure, sizeof given);
+    if (given > sizeof given && given <= MAX_STRUCTURE) return QUERN_OK;
+    return qn_fail(QUERN_BAD_ARGUMENT, "%s: size = %zu is not a structure's: start from its INIT macro", what, given);
 }
 
 quern_status qn_take_sized(const char *what, const void *from, void *to, size_t bytes)
 {
     size_t given;
+    QN_TRY(qn_check_sized(what, from));
     memcpy(&given, from, sizeof given);
-    if (given < sizeof given || given > MAX_STRUCTURE) return no_structure(what, given);
     for (size_t i = bytes; i < given; i++)
         if (((const unsigned char *)from)[i])
             return qn_fail(QUERN_BAD_ARGUMENT,
@@ -52,8 +56,8 @@ quern_status qn_take_sized(const char *what, const void *from, void *to, size_t 
 quern_status qn_copy_sized(const char *what, void *to, const void *from, size_t bytes)
 {
     size_t given;
+    QN_TRY(qn_check_sized(what, to));
     memcpy(&given, to, sizeof given);
-    if (given < sizeof given || given > MAX_STRUCTURE) return no_structure(what, given);
     size_t count = given < bytes ? given : bytes;
     memcpy((char *)to + sizeof given, (const char *)from + sizeof given, count - sizeof given);
     return QUERN_OK;
@@ -218,7 +222,7 @@ static quern_status take_cache_file(quern *q, const quern_options *o)
                      "the cache directory's name is too long (%zu bytes): kernels are kept in memory",
                      directory.length);
     } else if (directory.length) {
-        qn_text_puts(&directory, "/quern-v1.db");
+        qn_text_puts(&directory, "/" CACHE_NAME);
         status = qn_text_check(&directory);
         if (status == QUERN_OK) status = take_path(directory.bytes, &q->cache_file);
     } else if (!directory.failed) {
@@ -230,14 +234,42 @@ static quern_status take_cache_file(quern *q, const quern_options *o)
     return status;
 }
 
-// Lines go to standard error, as they would without a file, when the file cannot be opened: that stops nobody's service.
-static void open_log_file(quern *q, const char *file)
+// The database that will be opened, or what is kept beside it: it need not be there yet.
+static bool is_of_own_database(const quern_options *o, const char *file)
 {
+    qn_text database = QN_TEXT_INIT, absolute = QN_TEXT_INIT;
+    if (o->store) return false;
+    if (o->cache_file && *o->cache_file) qn_path_absolute(o->cache_file, &database);
+    if (!o->cache_file) {
+        qn_cache_directory(o->ignore_environment, &database);
+        qn_text_puts(&database, "/" CACHE_NAME);
+    }
+    qn_path_absolute(file, &absolute);
+    size_t length = qn_path_beside_database(qn_text_string(&absolute));
+    if (!length) length = absolute.length;
+    bool is = length && length == database.length && !memcmp(absolute.bytes, database.bytes, length);
+    qn_text_fini(&database);
+    qn_text_fini(&absolute);
+    return is;
+}
+
+// Lines after a database's end would be read as a part of it; a journal goes away with what it was for.
+static const char *unfit_as_log(const quern_options *o, const char *file)
+{
+    if (qn_file_is_database(file)) return "it is a database";
+    if (qn_file_is_beside_database(file) || is_of_own_database(o, file)) return "it belongs to a database";
+    return NULL;
+}
+
+// Lines go to standard error, as they would without a file, when the file cannot be opened: that stops nobody's service.
+static void open_log_file(quern *q, const quern_options *o)
+{
+    const char *file = o->log_file ? o->log_file : qn_environment("QUERN_LOG_FILE", o->ignore_environment);
     q->sink.fd = STDERR_FILENO;
     if (!file || !*file) return;
-    bool is_database = qn_file_is_database(file); // lines after its end would be read as a part of it
+    const char *unfit = unfit_as_log(o, file);
     // O_NONBLOCK: of a pipe that nobody reads it is an error then, not a wait without an end.
-    int fd = is_database ? -1 : open(file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
+    int fd = unfit ? -1 : open(file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
     if (fd >= 0) {
         (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
         q->sink.fd = fd;
@@ -246,7 +278,7 @@ static void open_log_file(quern *q, const char *file)
     qn_log told = q->log;
     if (told.write) told.sink = NULL; // one of them is enough
     qn_log_line(&told, "dispatch", QUERN_LOG_WARNING, "log file '%s': %s: the log goes to standard error", file,
-                is_database ? "it is a database" : strerror(errno));
+                unfit ? unfit : strerror(errno));
 }
 
 static quern_status take_log(quern *q, const quern_options *o)
@@ -256,7 +288,7 @@ static quern_status take_log(quern *q, const quern_options *o)
     QN_TRY(qn_log_parse_parts(o->log_parts ? "options.log_parts" : "$QUERN_LOG", parts, &q->sink.parts));
     q->log.sink = &q->sink;
     q->log_launch = q->sink.parts & 1u << QN_LOG_launch;
-    if (q->sink.parts) open_log_file(q, o->log_file ? o->log_file : qn_environment("QUERN_LOG_FILE", ignore));
+    if (q->sink.parts) open_log_file(q, o);
     return QUERN_OK;
 }
 

@@ -103,14 +103,19 @@ static uint32_t buckets_of_one_size(const qn_family *family, const qn_any_sizes 
     return found;
 }
 
-// Too large a size is as good as the largest, and may stand for no bound; one below 0 is a mistake.
-static quern_status check_not_negative(const qn_family *family, const qn_any_sizes *sizes)
+// Too large an end is as good as the largest, and may stand for no bound; a range that begins there, or below 0, is a
+// mistake.
+static quern_status check_bounds(const qn_family *family, const qn_any_sizes *from, const qn_any_sizes *to)
 {
     for (size_t i = 0; i < family->size_count; i++) {
-        int64_t value = qn_field_get(&family->sizes[i], sizes);
-        if (value < 0)
-            return qn_fail(QUERN_BAD_SIZE, "the range of sizes: %s = %lld: 0 is the least", family->sizes[i].name,
-                           (long long)value);
+        const qn_field *size = &family->sizes[i];
+        int64_t first = qn_field_get(size, from), last = qn_field_get(size, to);
+        if (first < 0 || last < 0)
+            return qn_fail(QUERN_BAD_SIZE, "the range of sizes: %s = %lld: 0 is the least", size->name,
+                           (long long)(first < 0 ? first : last));
+        if (first > size->max)
+            return qn_fail(QUERN_BAD_SIZE, "the range of sizes: %s begins at %lld: %lld is the largest", size->name,
+                           (long long)first, (long long)size->max);
     }
     return QUERN_OK;
 }
@@ -121,8 +126,7 @@ quern_status qn_range_buckets(const qn_family *family, const quern_spec *spec, c
     uint32_t all = family->bucket_count < 32 ? (1u << family->bucket_count) - 1 : UINT32_MAX;
     QN_TRY(qn_take_sized("from", range->from, from.bytes, family->sizes_bytes));
     QN_TRY(qn_take_sized("to", range->to, to.bytes, family->sizes_bytes));
-    QN_TRY(check_not_negative(family, &from));
-    QN_TRY(check_not_negative(family, &to));
+    QN_TRY(check_bounds(family, &from, &to));
     qn_sizes_take(family, range->from, &from);
     qn_sizes_take(family, range->to, &to);
     for (size_t i = 0; i < family->size_count; i++) {

@@ -119,6 +119,8 @@ void qn_warn_once(quern *q, qn_warning kind, const char *part, const char *forma
 
 int64_t qn_now_ms(void); // monotonic
 
+// Whether a caller's structure has a size that some header may have given it, with a member behind it; else BAD_ARGUMENT.
+quern_status qn_check_sized(const char *what, const void *structure);
 // Copies a result into the caller's structure, which may be of an older, shorter kind; its size member stays.
 // BAD_ARGUMENT for a size that is none.
 quern_status qn_copy_sized(const char *what, void *to, const void *from, size_t bytes);

@@ -273,25 +273,35 @@ void qn_stores_drop(quern *q, qn_process *process, const qn_work *work, const qn
 
 // ---- tuning results
 
-// What could never be used is left out. A range of sizes with former borders gets the name of the one that it is now.
+// A range of sizes with former borders gets the name of the one that it is now.
+static quern_status take_tuned(const qn_family *family, const qn_tune_row *read, qn_tune_list *list)
+{
+    char bucket_name[96];
+    size_t bucket;
+    qn_tune_row row = *read;
+    QN_TRY(qn_tune_usable(&row, QN_TUNE_NO_CLOCK));
+    if (qn_bucket_find(family, row.bucket, row.sizes, &bucket)) {
+        family->bucket_name(bucket, bucket_name, sizeof bucket_name);
+        row.bucket = bucket_name;
+    }
+    return qn_tune_list_add(list, &row);
+}
+
+// What could never be used is left out, and of several winners of a range each: it is not known which won.
 static void judge_tuned(quern *q, size_t index, const char *spec_text, const qn_tune_list *read, qn_tune_list *list)
 {
     const qn_family *family;
     quern_any_spec spec;
     size_t left_out = 0;
-    char bucket_name[96];
     qn_text first = QN_TEXT_INIT;
     if (quern_spec_parse(spec_text, &spec) != QUERN_OK || qn_family_find(spec.base.family, &family) != QUERN_OK) return;
-    for (size_t i = 0; i < read->count; i++) {
-        qn_tune_row row = read->row[i];
-        size_t bucket;
-        quern_status status = qn_tune_usable(&row, QN_TUNE_NO_CLOCK);
-        if (status == QUERN_OK && qn_bucket_find(family, row.bucket, row.sizes, &bucket)) {
-            family->bucket_name(bucket, bucket_name, sizeof bucket_name);
-            row.bucket = bucket_name;
-        }
-        if (status == QUERN_OK) status = qn_tune_list_add(list, &row);
-        if (status != QUERN_OK && !left_out++) qn_text_puts(&first, quern_message());
+    for (size_t i = 0, next; i < read->count; i = next) {
+        next = qn_tune_next_problem(read->row, read->count, i);
+        quern_status status = qn_tune_one_winner(&read->row[i], next - i);
+        if (status == QUERN_OK) status = take_tuned(family, &read->row[i], list);
+        if (status == QUERN_OK) continue;
+        if (!left_out) qn_text_puts(&first, quern_message());
+        left_out += next - i;
     }
     if (left_out)
         qn_warn_once(q, QN_WARN_TUNED, "cache",

@@ -37,11 +37,18 @@ static quern_status check_spec(const qn_tune_row *row, quern_any_spec *spec, con
     return status == QUERN_OK ? QUERN_OK : bad("spec", row->spec);
 }
 
+// Of a range with former borders the sizes decide: they are what is wrong when it does not hold them.
 static quern_status check_bucket(const qn_tune_row *row, const qn_family *family, size_t *bucket)
 {
+    _Alignas(16) unsigned char sizes[256];
     qn_text allowed = QN_TEXT_INIT;
     char name[96];
     if (qn_bucket_find(family, row->bucket, row->sizes, bucket)) return QUERN_OK;
+    if (qn_bucket_is_range(family, row->bucket)) {
+        if (qn_sizes_read(family, row->sizes, sizes) == QUERN_OK)
+            qn_fail(QUERN_BAD_VALUE, "these are not of the row's range, '%s'", row->bucket);
+        return bad("sizes", row->sizes);
+    }
     for (size_t i = 0; i < family->bucket_count; i++) {
         family->bucket_name(i, name, sizeof name);
         qn_text_putf(&allowed, "%s%s", i ? ", " : "", name);
@@ -116,6 +123,7 @@ quern_status qn_tune_usable(const qn_tune_row *row, int64_t now)
     const qn_family *family;
     const qn_arch *arch;
     size_t bucket = 0;
+    QN_TRY(qn_tune_check(row));
     QN_TRY(check_created(row, now));
     if (strcmp(row->library, qn_tuned_library())) return QUERN_OK;
     if (qn_arch_find(row->arch, &arch) != QUERN_OK) return bad("arch", row->arch);
@@ -125,4 +133,24 @@ quern_status qn_tune_usable(const qn_tune_row *row, int64_t now)
     QN_TRY(check_sizes(row, family, bucket));
     QN_TRY(check_config(row, family, &spec.base, arch));
     return check_status(row);
+}
+
+size_t qn_tune_next_problem(const qn_tune_row *rows, size_t count, size_t at)
+{
+    size_t next = at + 1;
+    while (next < count && qn_tune_same_problem(&rows[at], &rows[next])) next++;
+    return next;
+}
+
+quern_status qn_tune_one_winner(const qn_tune_row *rows, size_t count)
+{
+    size_t best = 0;
+    for (size_t i = 0; i < count; i++) best += !strcmp(rows[i].status, QN_TUNE_BEST);
+    return best < 2 ? QUERN_OK : qn_fail(QUERN_BAD_VALUE, "%zu rows have the status %s", best, QN_TUNE_BEST);
+}
+
+quern_status qn_tune_problem_usable(const qn_tune_row *rows, size_t count, int64_t now)
+{
+    for (size_t i = 0; i < count; i++) QN_TRY(qn_tune_usable(&rows[i], now));
+    return qn_tune_one_winner(rows, count);
 }

@@ -90,6 +90,7 @@ static quern_status warm_range(quern *q, const quern_spec *spec, const qn_range 
     quern_warm_report result = QUERN_WARM_REPORT_INIT;
     if (!q || !spec || !arch_name)
         return qn_fail(QUERN_MISSING_ARGUMENT, "quern_warm: %s is NULL", !q ? "q" : !spec ? "spec" : "arch");
+    if (report) QN_TRY(qn_check_sized("report", report));
     QN_TRY(qn_spec_complete(spec, &family, &full));
     QN_TRY(qn_arch_find(arch_name, &arch));
     if (range) QN_TRY(qn_range_buckets(family, &full.base, range, &buckets));

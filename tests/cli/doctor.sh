@@ -18,6 +18,9 @@ awk '/^environment/ { shown = /QUERN_/ && !/QUERN_NVRTC/ } shown' "$TMPDIR/broke
 chmod 700 "$QUERN_CACHE_DIR"
 t quern doctor --db "$TMPDIR/here/own.db" >"$TMPDIR/shown"
 grep -E '^(cache folder|free space|database|model cache)|^=' "$TMPDIR/shown"
+mkdir -p "$QUERN_CACHE_DIR/model" && truncate -s 300M "$QUERN_CACHE_DIR/model/large.so" # of a run that is not over
+quern doctor | grep -A 1 '^model cache'
+rm -r "$QUERN_CACHE_DIR/model"
 # A place that takes no files, though its mode allows them, is not ok, and neither is one below it.
 for place in /proc/x /proc; do
     t env QUERN_CACHE_DIR=$place QUERN_DUMP=$place/dump QUERN_LOG_FILE=$place/log quern doctor >"$TMPDIR/shown"

@@ -22,6 +22,8 @@ mkdir folder.npy
 for file in absent type dtype big order axis rank short long record wide huge negative header magic text version folder; do
     t quern run "$spec" "logits=$file.npy" values=values.npy --device cpu
 done
+mkfifo pipe
+t timeout 20 quern run "$spec" logits=pipe values=values.npy --device cpu # is not waited for
 npy temperature.npy '<f4' False '(3,)' '\000\000\200\077\000\000\200\077\000\000\200\077'
 t quern run "$spec" logits=good.npy temperature=temperature.npy values=values.npy --device cpu
 ls values.npy* 2>/dev/null

@@ -17,6 +17,8 @@ chmod 555 closed
 t $as quern run "$spec" logits=logits.npy values=closed/values.npy --device cpu >"$TMPDIR/shown"
 tail -n +2 "$TMPDIR/shown"
 ls closed
+t $as quern show plan "$spec" --arch sm_90a --db /etc/passwd >"$TMPDIR/shown" # in a folder that is not this user's
+tail -n +2 "$TMPDIR/shown"
 
 # A link stays a link, and an existing file keeps its mode.
 echo old >target.npy

@@ -47,14 +47,26 @@ t quern tune --export "$QUERN_CACHE_DIR/quern-v1.db" --db t.db
 t quern tune --export sealed.db --db t.db
 for database in t.db sealed.db "$QUERN_CACHE_DIR/quern-v1.db"; do quern tune --export - --db "$database" | grep -c plan=stream; done
 logits logits.npy
-for database in t.db new.db; do
-    t quern run 'softmax_topk V=8 K=3 in=bf16' logits=logits.npy values=$database --db $database --device cpu >"$TMPDIR/whole"
-    grep '^[!=]' "$TMPDIR/whole"
-    quern cache verify $database
-done
+t quern run 'softmax_topk V=8 K=3 in=bf16' logits=logits.npy values=t.db --db t.db --device cpu >"$TMPDIR/whole"
+grep '^[!=]' "$TMPDIR/whole"
+quern cache verify t.db
+# made by the command itself, meanwhile; not by one that looks for no kernel
+t quern run 'softmax_topk V=8 K=3 in=bf16' logits=logits.npy values=new.db --db new.db >"$TMPDIR/whole"
+grep '^! quern: new' "$TMPDIR/whole"
+grep '^=' "$TMPDIR/whole"
+quern cache verify new.db | grep -c 'structure ok'
+t quern run 'softmax_topk V=8 K=3 in=bf16' logits=logits.npy values=v.npy --db none.db --device cpu >"$TMPDIR/whole"
+grep '^=' "$TMPDIR/whole"
+ls none.db 2>/dev/null
+t quern tune --import - --db in.db <results.txt
 t env QUERN_LOG=all QUERN_LOG_FILE=t.db quern warm 'gate E=8 K=2 in=f32' --arch sm_90a --db '' --N 1 >"$TMPDIR/whole"
 grep '^!.*log file' "$TMPDIR/whole"
 quern cache verify t.db
+for file in t.db-journal ./t.db.lock "$PWD/fresh.db-journal" fresh.db; do # of a database that is there, and of one to come
+    t env QUERN_LOG=all QUERN_LOG_FILE=$file quern warm 'gate E=8 K=2 in=f32' --arch sm_90a --db fresh.db --N 1 >"$TMPDIR/whole"
+    grep '^!.*log file' "$TMPDIR/whole"
+done
+t quern tune --export t.db.lock --db t.db
 
 # nothing to draw: nothing is written, and the status says it
 t quern tune --explain 'softmax_topk V=5001 K=8 in=f32' --db t.db --plot none.svg

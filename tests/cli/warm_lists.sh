@@ -51,6 +51,12 @@ bad '{"specs": [{"spec": "gate E=8 K=2 in=f32", "sizes": {"N": [1, 2]}}], "sizes
 bad '{"specs": [{"spec": "gate E=8 K=2 in=f32", "sizes": {"N": [1, 2]}}], "sizes": [7]}'
 bad '{"specs": "gate"}'
 bad '[]'
+bad '{"specs": ["gate E=8 K=2 in=f32\u0000 bias=1"]}' # a zero byte would end the text
+bad '{"specs": ["gate E=8 K=2 in=f32"], "note": "\\u0000 is a backslash and u0000"}'
+for ends in '\r' '\r\n' '\r\r\n'; do # a list of an old Mac, of Windows, of a copy that went wrong
+    printf "gate E=8 K=2 in=f32${ends}gate E=16 K=2 in=f32" >ends.txt
+    t quern warm @ends.txt --arch sm_90a --list
+done
 
 # a log
 t env QUERN_LOG=compile,cache QUERN_LOG_FILE=log quern warm "$spec" 'gate E=8 K=2 in=f32' --arch sm_90a --db log.db -j 1 # one at a time: the log's order is asserted

@@ -46,6 +46,7 @@ END
 printf '{"top_k": 64}\n' >generation_config.json
 t quern warm --from gemma3.json --list
 t quern warm --from gemma3.json --sample 20 --page 128 --list
+t quern warm --from gemma3.json --page 24 --list # no note alone: the paged kernel would be missing
 rm generation_config.json
 model mamba <<END
 {"model_type": "mamba"}

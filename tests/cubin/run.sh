@@ -22,6 +22,7 @@ while read -r spec; do
   QUERN_DUMP=$scratch/dump QUERN_CACHE_DIR=$scratch/cache "$1" show resources "attention $spec" --arch sm_90a --B 2 \
     --Hq 8 --Hkv 4 --Sq 4096 --Sk 4096 --Tq 8192 --Tk 8192 --pages 64 --columns 32 >/dev/null
 done <<'SPECS'
+d=64 causal=1
 d=64 causal=1 lse=1 window_left=5
 d=128 causal=1
 d=192 dv=128 in=f16 softcap=30

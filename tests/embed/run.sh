@@ -97,6 +97,13 @@ fi
 sed -n '/\[example\]/,/\[end\]/p' "$root/include/quern/quern.h" | sed '1d;$d; s/^ \*//' >"$work/example.c"
 cc -std=c11 "${strict[@]}" -I "$prefix/include" -c -o "$work/example.o" "$work/example.c" || fail "quern.h's example does not compile"
 
+# every INIT macro has an initialiser for each member, in C and in C++
+header=$root/include/quern/quern.h
+{ echo '#include <quern/quern.h>'; sed -nE 's/^#define QUERN_(\w+)_INIT\b.*/quern_\L\1\E \L\1\E = QUERN_\1_INIT;/p' "$header"; } >"$work/init.c"
+[ "$(grep -c _INIT "$work/init.c")" -ge 20 ] || fail "the INIT macros were not found"
+cc -std=c11 "${strict[@]}" -I "$prefix/include" -fsyntax-only "$work/init.c" || fail "an INIT macro does not fit its structure"
+c++ -std=c++17 "${strict[@]}" -x c++ -I "$prefix/include" -fsyntax-only "$work/init.c" || fail "an INIT macro does not fit its structure in C++"
+
 # the header in C++ of any standard
 echo '#include <quern/quern.h>' >"$work/header.cpp"
 for standard in 98 11 17 20; do

@@ -61,12 +61,22 @@ static void check(int64_t n, bool right, const char *claim)
     if (!right) fail_msg("killed at call %lld: not so: %s (%s)", (long long)n, claim, quern_message());
 }
 
+// One that only reads, and comes before any writer: what was left half done is rolled back for it.
+static void check_reader(int64_t n, int kept)
+{
+    quern_store reader = cache_open_read(file);
+    for (int i = 1; i <= kept; i++) check(n, cache_get(&reader, i) == QUERN_OK, "who only reads is served");
+    check(n, cache_count(&reader) >= kept, "who only reads can list");
+    qn_sqlite_close(&reader);
+}
+
 // kept: rows 1 … kept are there. Row 4 may be; if it is, it is whole (cache_get compares every byte).
 static void check_next_process(int64_t n, int kept, bool finished)
 {
     quern_store next = cache_open(file);
     qn_verify_report report;
 
+    if (kept) check_reader(n, kept);
     check(n, qn_sqlite_probe(&next) == QUERN_OK, "the next process opens it");
     for (int i = 1; i <= kept; i++) check(n, cache_get(&next, i) == QUERN_OK, "rows that existed are there");
     quern_status row = cache_get(&next, 4);

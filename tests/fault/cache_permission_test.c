@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <grp.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -62,7 +63,7 @@ static int only_reads(void *user)
     options.access = *(const qn_sqlite_access *)user;
     if (qn_sqlite_open(&options, &store)) return 1;
     for (int i = 1; i <= 3; i++) {
-        if (cache_get(&store, i)) return 2;
+        if (cache_get(&store, i)) return strstr(quern_message(), "died") ? 9 : 2;
     }
     if (cache_get(&store, 4) != QUERN_NOT_FOUND) return 3;
     if (cache_count(&store) != 3) return 4;
@@ -181,8 +182,66 @@ static void a_journal_left_behind_is_never_read_past(void **state)
     cache_write_file(cache_path(folder, "quern-v1.db-journal"), header, sizeof header);
     set_modes(0555, 0444);
     assert_int_equal(chmod(cache_path(folder, "quern-v1.db-journal"), 0444), 0);
-    assert_int_equal(cache_in_child(only_reads, (void *)(uintptr_t)&access), 2);
+    assert_int_equal(cache_in_child(only_reads, (void *)(uintptr_t)&access), 9); // and it says why
     assert_int_equal(cache_folder_count(folder), 2);
+}
+
+// Dies in the middle of a write: the file is half changed, and the journal knows what it was.
+static int leaves_a_journal(void *user)
+{
+    sqlite3 *db;
+    (void)user;
+    if (sqlite3_open(file, &db)) return 1;
+    if (sqlite3_exec(db, "PRAGMA cache_size=1; BEGIN IMMEDIATE; UPDATE kernel SET image=zeroblob(400000)", NULL, NULL,
+                     NULL))
+        return 2;
+    return 0; // cache_in_child ends the process: nothing is closed
+}
+
+static int reads_all(void *user)
+{
+    const char *name = user;
+    quern_store store = cache_open_read(name);
+    if (!drop_root()) return 99;
+    for (int i = 1; i <= 3; i++) {
+        if (cache_get(&store, i)) return 1;
+    }
+    if (cache_count(&store) != 3) return 2;
+    qn_sqlite_close(&store);
+    return 0;
+}
+
+static void who_may_write_but_only_reads_rolls_a_journal_back(void **state)
+{
+    char link[160];
+    (void)state;
+    snprintf(link, sizeof link, "%s-link", folder);
+    for (int by_link = 0; by_link < 2; by_link++) {
+        assert_int_equal(cache_in_child(leaves_a_journal, NULL), 0);
+        assert_int_equal(cache_folder_count(folder), 2);
+        set_modes(0700, 0600);
+        if (!geteuid()) assert_int_equal(chown(cache_path(folder, "quern-v1.db-journal"), NOBODY, NOBODY), 0);
+        if (by_link) assert_int_equal(symlink(file, link), 0);
+
+        assert_int_equal(cache_in_child(reads_all, by_link ? link : file), 0);
+
+        if (by_link) assert_int_equal(unlink(link), 0);
+        assert_int_equal(cache_folder_count(folder), 1);
+    }
+}
+
+// The connection was there before the writer died.
+static void an_open_reader_goes_on_after_a_writer_died(void **state)
+{
+    (void)state;
+    quern_store store = cache_open_read(file);
+    assert_int_equal(cache_get(&store, 1), QUERN_OK);
+    assert_int_equal(cache_in_child(leaves_a_journal, NULL), 0);
+
+    for (int i = 1; i <= 3; i++) assert_int_equal(cache_get(&store, i), QUERN_OK);
+
+    assert_int_equal(cache_folder_count(folder), 1);
+    qn_sqlite_close(&store);
 }
 
 int main(void)
@@ -197,6 +256,8 @@ int main(void)
         TEST(a_directory_that_may_not_be_entered_is_an_open_failure),
         TEST(a_directory_where_no_file_can_be_made_is_an_open_failure),
         TEST(a_journal_left_behind_is_never_read_past),
+        TEST(who_may_write_but_only_reads_rolls_a_journal_back),
+        TEST(an_open_reader_goes_on_after_a_writer_died),
     };
     return fault_tests("files and folders that may not be written or read", QN_COUNT(tests),
                        cmocka_run_group_tests(tests, NULL, NULL));

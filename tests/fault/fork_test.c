@@ -23,7 +23,7 @@
 #include "support/fault_vfs.h"
 #include "support/runtime_fixture.h"
 
-enum { PATIENCE_S = 60, FOREVER_MS = 600000 };
+enum { PATIENCE_S = 60, FOREVER_MS = 600000, STOP = 2 };
 
 static char folder[64];
 static char database[128];
@@ -119,10 +119,11 @@ static void locks_held_at_the_fork_do_not_hold_the_child(void **state)
     quern_close(q);
 }
 
+// Says that a compile runs; cancels it once it is told to stop.
 static int say_begun(void *user)
 {
-    atomic_store((_Atomic int *)user, 1);
-    return 0;
+    int before = 0;
+    return !atomic_compare_exchange_strong((_Atomic int *)user, &before, 1) && before == STOP;
 }
 
 static void *obtain_1(void *user)
@@ -159,6 +160,85 @@ static void a_child_born_during_a_compile_gets_the_parents_result(void **state)
     quern_close(q);
 }
 
+// The compiler's own locks are taken in such a child, for ever: it must not go there, nor may its own children.
+static int obtain_beside_a_torn_compiler(quern *q)
+{
+    long before = fake_nvrtc.compiles;
+    if (obtain(q, 2) != QUERN_WOULD_COMPILE) return 1;
+    if (!strstr(quern_message(), "spec \"") || !strstr(quern_message(), "forked while")) return 2;
+    if (obtain(q, 3) != QUERN_OK || obtain(q, 4) != QUERN_OK) return 3; // memory, the database
+    if (fake_nvrtc.compiles != before || runtime_counters(q).would_compile != 1) return 4;
+    return 0;
+}
+
+static int obtain_in_grandchild(quern *q)
+{
+    int rc = obtain_beside_a_torn_compiler(q);
+    if (rc) return rc;
+    IN_CHILD(child, obtain(q, 2) == QUERN_WOULD_COMPILE ? 0 : 5)
+    return cache_child_end(child);
+}
+
+static void a_child_born_during_a_compile_compiles_nothing(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    void *failed;
+    quern *q = open_with_signal(), *other = open_on_database();
+    assert_int_equal(obtain(other, 4), QUERN_OK);
+    assert_int_equal(obtain(q, 3), QUERN_OK);
+    quern_close(other);
+    atomic_store(&shared[0], 0);
+    fake_nvrtc.delay_ms = FOREVER_MS;
+    assert_int_equal(pthread_create(&thread, NULL, obtain_1, q), 0);
+    cache_wait_until(&shared[0], 1, PATIENCE_S);
+
+    IN_CHILD(child, obtain_in_grandchild(q))
+
+    assert_int_equal(cache_child_end(child), 0);
+    atomic_store(&shared[0], STOP);
+    pthread_join(thread, &failed);
+    assert_non_null(failed);
+    atomic_store(&shared[0], 0);
+    fake_nvrtc.delay_ms = 0;
+    assert_int_equal(obtain(q, 5), QUERN_OK); // the parent goes on, and so does a child of a quiet moment
+    IN_CHILD(later, obtain(q, 2) == QUERN_OK ? 0 : 1)
+    assert_int_equal(cache_child_end(later), 0);
+    quern_close(q);
+}
+
+// Nor does an op's preparation ask the compiler anything, its architectures included.
+static int prepare_beside_a_torn_compiler(quern *q)
+{
+    quern_softmax_topk_spec spec = runtime_spec(1000, 8);
+    quern_op *op = NULL;
+    fake_nvrtc.arch_count = 0, fake_nvrtc.archs = (const int[1]){0}; // it would be NVRTC_LACKS_ARCH
+    if (quern_prepare(q, &spec.base, 0, &op) != QUERN_WOULD_COMPILE || op) return 1;
+    return strstr(quern_message(), "forked while") ? 0 : 2;
+}
+
+static void a_child_born_during_a_compile_prepares_nothing_that_is_not_there(void **state)
+{
+    (void)state;
+    static const int cc[] = {90};
+    pthread_t thread;
+    quern *q = open_with_signal();
+    fake_driver_install(1, cc);
+    fake_driver_enter(fake_driver_context(0));
+    fake_nvrtc.delay_ms = FOREVER_MS;
+    assert_int_equal(pthread_create(&thread, NULL, obtain_1, q), 0);
+    cache_wait_until(&shared[0], 1, PATIENCE_S);
+
+    IN_CHILD(child, prepare_beside_a_torn_compiler(q))
+
+    assert_int_equal(cache_child_end(child), 0);
+    atomic_store(&shared[0], STOP);
+    pthread_join(thread, NULL);
+    quern_close(q);
+    fake_driver_enter(NULL);
+    fake_driver_remove();
+}
+
 // A process compiles, forks meanwhile, and is killed: its child shares the lock's description.
 static int compile_and_fork(void)
 {
@@ -171,7 +251,7 @@ static int compile_and_fork(void)
         alarm(PATIENCE_S);
         fake_nvrtc.delay_ms = 0;
         atomic_store(&shared[1], getpid());
-        obtain(q, 2); // the slow path: what was inherited is dropped
+        obtain(q, 2); // the slow path: what was inherited is dropped (and nothing compiled)
         atomic_store(&shared[2], 1);
         for (;;) pause();
     }
@@ -207,7 +287,7 @@ static int reuse_descriptors(quern *q)
     struct stat mine, info;
     if (stat(name, &mine)) return 3;
     while (count < 40 && (files[count] = open(name, O_RDONLY)) >= 0) count++;
-    if (obtain(q, 2) != QUERN_OK) return 1;
+    if (obtain(q, 2) != QUERN_WOULD_COMPILE) return 1; // the slow path all the same
     for (int i = 0; i < count; i++)
         if (fstat(files[i], &info) || info.st_ino != mine.st_ino) return 2;
     return 0;
@@ -343,6 +423,8 @@ int main(void)
         TEST(parent_and_child_both_go_on_with_the_database),
         TEST(locks_held_at_the_fork_do_not_hold_the_child),
         TEST(a_child_born_during_a_compile_gets_the_parents_result),
+        TEST(a_child_born_during_a_compile_compiles_nothing),
+        TEST(a_child_born_during_a_compile_prepares_nothing_that_is_not_there),
         TEST(a_living_child_does_not_keep_its_dead_parents_lock),
         TEST(a_descriptor_that_the_child_uses_for_itself_is_not_closed),
         TEST(an_idle_child_does_not_keep_a_lock_that_its_parent_dropped),

@@ -114,16 +114,19 @@ static void print_search(const qn_space *space, const qn_search *search)
     assert_int_equal(counts[3], 0); // a wrong candidate is a wrong kernel
 }
 
-static void put_results(const char *file, const qn_space *space, const qn_search *search)
+static void put_results(const char *file, const tuned *t, const qn_search *search)
 {
     qn_fingerprint fingerprint;
     qn_tune_list rows = QN_TUNE_LIST_INIT;
+    qn_text sizes = QN_TEXT_INIT;
+    qn_sizes_write(t->subject->family, t->sizes, &sizes);
     quern_store store = cache_open(file);
     assert_int_equal(qn_fingerprint_read(g.driver, 0, &fingerprint), QUERN_OK);
     const qn_tune_device here = qn_fingerprint_device(&fingerprint);
-    assert_int_equal(qn_tune_results(search, space, &here, "rows=8", 1, &rows), QUERN_OK);
+    assert_int_equal(qn_tune_results(search, &t->space, &here, qn_text_string(&sizes), 1, &rows), QUERN_OK);
     if (qn_sqlite_tune_put(&store, rows.row, rows.count, false, NULL) != QUERN_OK) fail_msg("%s", quern_message());
     qn_tune_list_fini(&rows);
+    qn_text_fini(&sizes);
     qn_sqlite_close(&store);
 }
 
@@ -159,7 +162,7 @@ static void tune_shortly(const char *text, int64_t size)
 
     search_on_device(&t, &search);
     print_search(&t.space, &search);
-    put_results(cache_path(folder, "tuned.db"), &t.space, &search);
+    put_results(cache_path(folder, "tuned.db"), &t, &search);
     prepare_and_check(cache_path(folder, "tuned.db"), &t, &search.trial[search.winner].config);
 
     qn_search_fini(&search);

@@ -8,14 +8,16 @@
 #include "ops/attention.h"
 #include "support/attention_forced.h"
 
-#define STREAM   "plan=stream rows=8 keys=16 warps=4 slots=3 ctas=1"
-#define STREAM_2 "plan=stream rows=8 keys=32 warps=2 slots=2 ctas=1"
-#define STREAM_3 "plan=stream rows=8 keys=32 warps=4 slots=3 ctas=1"
-#define STREAM16 "plan=stream rows=16 keys=64 warps=2 slots=3 ctas=1"
-#define ONE      "plan=heads rows=64 keys=64 columns=1 slots=4 ctas=1"
-#define WIDE     "plan=heads rows=64 keys=128 columns=1 slots=2 ctas=1"
-#define TWO      "plan=heads rows=64 keys=64 columns=2 slots=2 ctas=1"
-#define AHEAD    "plan=heads rows=64 keys=64 columns=2 slots=4 ctas=1"
+#define STREAM     "plan=stream rows=8 keys=16 warps=4 slots=3 ctas=1"
+#define STREAM_2   "plan=stream rows=8 keys=32 warps=2 slots=2 ctas=1"
+#define STREAM_3   "plan=stream rows=8 keys=32 warps=4 slots=3 ctas=1"
+#define STREAM16   "plan=stream rows=16 keys=64 warps=2 slots=3 ctas=1"
+#define STREAM16_2 "plan=stream rows=16 keys=32 warps=2 slots=2 ctas=1"
+#define TILES      "plan=decode rows=16 keys=32 warps=1 columns=4 slots=2 ctas=1"
+#define ONE        "plan=heads rows=64 keys=64 columns=1 slots=4 ctas=1"
+#define WIDE       "plan=heads rows=64 keys=128 columns=1 slots=2 ctas=1"
+#define TWO        "plan=heads rows=64 keys=64 columns=2 slots=2 ctas=1"
+#define AHEAD      "plan=heads rows=64 keys=64 columns=2 slots=4 ctas=1"
 
 enum { ASAN = FORCED_ASAN, ACCESS = FORCED_ACCESS, BOTH = ASAN | ACCESS };
 
@@ -106,6 +108,18 @@ static const attention_forced cases[] = {
     {"stream_shared", STREAM, "d=8 kv_split=64 lse=1", ACCESS, 1, 140, 140, {1}, {150}, 0, ATTENTION_HEADS_FIRST, "s"},
     {"stream_last_splits", STREAM, "d=8 kv_split=64 lse=1", BOTH, 1, 140, 140, {1}, {600}, 0, ATTENTION_PACKED, "s"},
     {"stream_negative", STREAM_3, "d=64 scale=-0.3 lse=1", ASAN, 1, 2, 1, {1}, {50}, 0, ATTENTION_PACKED, "s"},
+    // Rows of whole lines, of one line to nine, beside such as are not; blocks that are whole and such as are not.
+    {"lines_128", STREAM_3, "d=128 kv_split=64 lse=1", BOTH, 1, 4, 2, {1}, {150}, 0, ATTENTION_PACKED, "sm"},
+    {"lines_192_128", STREAM, "d=192 dv=128 kv_split=64", BOTH, 1, 4, 1, {1}, {150}, 0, ATTENTION_LOOSE, "sm"},
+    {"lines_56_256", STREAM, "d=56 dv=256 kv_split=64", ASAN, 1, 4, 1, {1}, {90}, 0, ATTENTION_PACKED, "sm"},
+    {"lines_16_256", STREAM16_2, "d=256 kv_split=64 lse=1", BOTH, 1, 12, 1, {1}, {150}, 0, ATTENTION_PACKED, "sm"},
+    {"lines_pages", STREAM_2, "d=128 layout=paged page=32", BOTH, 2, 4, 1, {1, 1}, {150, 33}, 0, ATTENTION_PACKED, "s"},
+    {"lines_small_pages", STREAM_2, "d=128 layout=paged page=16", BOTH, 1, 4, 1, {1}, {90}, 0, ATTENTION_PACKED, "s"},
+    {"tiles_512", TILES, "d=512 kv_split=64 lse=1", BOTH, 1, 4, 1, {1}, {150}, 0, ATTENTION_PACKED, "dm"},
+    {"tiles_576", TILES, "d=576 dv=512 kv_alias=1 kv_split=64", BOTH, 1, 4, 1, {1}, {90}, 0, ATTENTION_PACKED, "dm"},
+    {"tiles_320_200", TILES, "d=320 dv=200 kv_split=64", BOTH, 1, 4, 1, {1}, {90}, 0, ATTENTION_PACKED, "dm"},
+    {"tiles_320", TILES, "d=320 kv_split=64", BOTH, 1, 4, 1, {1}, {90}, 0, ATTENTION_PACKED, "dm"},
+    {"tiles_unaligned", TILES, "d=512 kv_split=64", ASAN, 1, 4, 1, {1}, {70}, 0, ATTENTION_UNALIGNED, "dm"},
     {"heads_64", ONE, "d=64 lse=1", BOTH, 2, 64, 1, {1}, {133}, 0, ATTENTION_PACKED, "h"},
     {"heads_splits", ONE, "d=64 kv_split=64 lse=1", BOTH, 1, 64, 1, {1}, {333}, 0, ATTENTION_PACKED, "hm"},
     {"heads_tiles", ONE, "d=128 kv_split=64 causal=1 lse=1", ACCESS, 1, 48, 2, {3}, {150}, 0, ATTENTION_LOOSE, "hm"},

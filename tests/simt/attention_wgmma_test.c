@@ -15,6 +15,8 @@
 #define SMALL    "plan=wgmma rows=128 keys=16 columns=1 slots=2"
 #define AHEAD    "plan=wgmma rows=128 keys=16 columns=1 slots=8"
 #define WIDE     "plan=wgmma rows=128 keys=80 columns=1 slots=4"
+#define OWN      "plan=wgmma rows=64 keys=64 columns=1 slots=4" // tiles for each group
+#define OWN_ONE  "plan=wgmma rows=64 keys=16 columns=1 slots=2"
 #define COLUMNS  "plan=wgmma rows=64 keys=64 columns=2 slots=2"
 
 enum { ASAN = FORCED_ASAN, ACCESS = FORCED_ACCESS, BOTH = ASAN | ACCESS };
@@ -131,6 +133,33 @@ static const attention_forced cases[] = {
      ATTENTION_PACKED,
      "w"},
     {"stays", SMALL, "d=8 in=f16 lse=1", ASAN, 1, 133, 1, {3}, {20}, 0, ATTENTION_PACKED, "w"},
+    {"own_tiles", OWN, "d=64 causal=1 lse=1", BOTH, 1, 2, 1, {200}, {210}, 0, ATTENTION_HEADS_FIRST, "w"},
+    {"own_tiles_d96", OWN_ONE, "d=96 dv=48 causal=1 lse=1", BOTH, 1, 3, 1, {70}, {50}, 0, ATTENTION_PACKED, "w"},
+    {"own_tiles_lengths",
+     OWN_ONE,
+     "d=64 length_k=1 lse=1",
+     BOTH,
+     3,
+     1,
+     1,
+     {70, 70, 70},
+     {5, 0, 130},
+     140,
+     ATTENTION_PACKED,
+     "w"},
+    {"own_tiles_varlen",
+     OWN_ONE,
+     "d=64 layout=varlen causal=1",
+     ASAN,
+     3,
+     2,
+     1,
+     {130, 0, 3},
+     {20, 7, 0},
+     0,
+     ATTENTION_PACKED,
+     "w"},
+    {"own_tiles_stay", OWN_ONE, "d=8 in=f16 lse=1", ASAN, 3, 133, 1, {3, 3, 3}, {20, 20, 20}, 0, ATTENTION_PACKED, "w"},
     {"unaligned", GROUPS_2, "d=64 causal=1 lse=1", ASAN, 1, 2, 1, {30}, {40}, 0, ATTENTION_UNALIGNED, "p"},
     {"no_keys", GROUPS_2, "d=64 lse=1", ASAN, 1, 2, 1, {30}, {0}, 0, ATTENTION_PACKED, "p"},
 };
@@ -147,13 +176,13 @@ static const attention_forced_list list = {
 static void forced_tiles_are_right_under_sanitizers(void **state)
 {
     (void)state;
-    attention_forced_run(&list, MODEL_ASAN, 34);
+    attention_forced_run(&list, MODEL_ASAN, 39);
 }
 
 static void forced_tiles_make_no_wrong_access(void **state)
 {
     (void)state;
-    attention_forced_run(&list, MODEL_ACCESS, 16);
+    attention_forced_run(&list, MODEL_ACCESS, 19);
 }
 
 // ---- the family's own choice

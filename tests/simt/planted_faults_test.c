@@ -134,6 +134,30 @@ static void a_missing_wait_before_exit_is_reported(void **state)
     check_fault(&f);
 }
 
+static void a_missing_wait_for_what_was_copied_ahead_is_reported(void **state)
+{
+    (void)state;
+    static const fault f = {"missing wait for what was copied ahead",
+                            "fr03_v2049_set0",
+                            "    while (!mbarrier_try_wait_parity(ahead.here + step, 0)) {\n    }\n",
+                            "",
+                            BY_ACCESS,
+                            "without a wait on its mbarrier|in flight|race|still uses|has ended|nothing has written"};
+    check_fault(&f);
+}
+
+static void a_missing_wait_for_a_row_in_shared_memory_is_reported(void **state)
+{
+    (void)state;
+    static const fault f = {"missing wait for a row in shared memory",
+                            "again_k256_quantised",
+                            "if constexpr (IN_SHARED) cp_async_wait_group<VECTORS - 1 - u>();",
+                            "",
+                            BY_ACCESS,
+                            "without a wait|in flight|race|still uses|has ended|nothing has written"};
+    check_fault(&f);
+}
+
 static void a_missing_fence_of_the_mbarriers_is_reported(void **state)
 {
     (void)state;
@@ -371,6 +395,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_wrong_descriptor_stride_is_reported),
         cmocka_unit_test(a_missing_cluster_barrier_before_exit_is_reported),
         cmocka_unit_test(a_missing_wait_before_exit_is_reported),
+        cmocka_unit_test(a_missing_wait_for_what_was_copied_ahead_is_reported),
+        cmocka_unit_test(a_missing_wait_for_a_row_in_shared_memory_is_reported),
         cmocka_unit_test(a_missing_fence_of_the_mbarriers_is_reported),
         cmocka_unit_test(an_overflow_that_is_not_repaired_is_reported),
         cmocka_unit_test(a_tile_used_before_it_is_there_is_reported),

@@ -321,8 +321,9 @@ static void add_k_ladder(list *l)
     }
 }
 
-// Rows so many and so wide that a cluster of few CTAs keeps maxima only, and reads vectors again. Ramps, since there a
-// thread's first vector is far below its largest one.
+// Rows so many and so wide that the registers of a cluster don't hold them: they lie in shared memory, or where that is too
+// small only maxima are kept, and vectors are read again. Ramps, since there a thread's first vector is far below its
+// largest one.
 static void add_second_looks(list *l)
 {
     static const struct {
@@ -333,8 +334,10 @@ static void add_second_looks(list *l)
                  {"tie_group", fill_tie_group, 0},  {"descending", fill_descending, 30},  {"mixed", fill_mixed, 0}};
     static const struct {
         int64_t rows, K;
+        quern_dtype in;
         size_t on_model;
-    } shapes[] = {{31, 1024, 0}, {63, 256, 1}};
+    } shapes[] = {
+        {31, 1024, QUERN_BF16, 0}, {63, 256, QUERN_BF16, 1}, {15, 1024, QUERN_F32, 2}, {63, 8, QUERN_BF16, 0}};
     for (size_t s = 0; s < QN_COUNT(shapes); s++)
         for (size_t i = 0; i < QN_COUNT(fills); i++) {
             hostile_case c = {.tags = i == shapes[s].on_model ? MODEL_GPU : HOSTILE_GPU,
@@ -342,9 +345,9 @@ static void add_second_looks(list *l)
                               .seed = 7150 + i,
                               .fill = fills[i].fill,
                               .p = fills[i].p};
-            c.spec = spec_of(100003, shapes[s].K, QUERN_BF16);
+            c.spec = spec_of(100003, shapes[s].K, shapes[s].in);
             c.spec.lse = 1;
-            add(l, c, "again_k%lld_%s", (long long)c.spec.K, fills[i].name);
+            add(l, c, "again_%sk%lld_%s", shapes[s].in == QUERN_F32 ? "f32_" : "", (long long)c.spec.K, fills[i].name);
         }
 }
 

@@ -158,6 +158,12 @@ static void add_edges(void)
     c->T = 18, c->sequences = 2, c->most = 500, c->lengths = INDEXER_CAUSAL;
     c = add("groups_wide", HOSTILE_MODEL | HOSTILE_GPU, "H=100 C=64 k=300 q=mxfp4 row_seq=1 cu_keys=1");
     c->T = 11, c->sequences = 3, c->most = 400, c->lengths = INDEXER_MIXED;
+    c = add("groups_fp8", HOSTILE_MODEL | HOSTILE_GPU,
+            "H=64 C=128 k=100 layout=fp8_shared q=fp8 page=64 row_seq=1 scores=1");
+    c->T = 11, c->sequences = 2, c->most = 700, c->lengths = INDEXER_CAUSAL;
+    c = add("groups_f16", HOSTILE_MODEL | HOSTILE_GPU,
+            "H=24 C=96 k=40 layout=fp8_shared q=f16 page=16 row_seq=1 scores=1");
+    c->T = 18, c->sequences = 3, c->most = 500, c->lengths = INDEXER_MIXED;
     c = add("groups_exact", HOSTILE_MODEL | HOSTILE_GPU, // what is kept from chunk to chunk
             "H=9 C=32 k=100 q=mxfp4 page=64 scores=1");
     c->T = 3, c->most = 17100, c->fill = INDEXER_INTEGER, c->exact = true, c->lengths = INDEXER_CAUSAL;
@@ -168,6 +174,9 @@ static void add_edges(void)
     c->T = 512, c->most = 1500, c->fill = INDEXER_INTEGER, c->exact = true, c->lengths = INDEXER_CAUSAL;
     c = add("many_zero", HOSTILE_GPU | HOSTILE_QUICK, "H=16 C=32 k=100 q=mxfp4 page=16 scores=1");
     c->T = 512, c->most = 800, c->fill = INDEXER_ZERO, c->exact = true;
+    c = add("many_fp8", HOSTILE_GPU | HOSTILE_QUICK,
+            "H=64 C=128 k=512 layout=fp8_shared q=fp8 page=64 row_seq=1 scores=1");
+    c->T = 517, c->sequences = 3, c->most = 1500, c->lengths = INDEXER_CAUSAL;
     c = add("groups_long", HOSTILE_GPU, "H=64 C=128 k=2048 q=mxfp4 page=64 scores=1");
     c->T = 20, c->most = 49000, c->lengths = INDEXER_CAUSAL;
     c = add("bytes_off", HOSTILE_MODEL | HOSTILE_GPU, "H=4 C=128 k=40 q=mxfp4 scores=1");

@@ -200,19 +200,84 @@ static void a_bad_row_names_its_column(void **state)
     qn_sqlite_close(&store);
 }
 
-static void rows_that_nobody_could_have_put_are_passed_over(void **state)
+static void rows_that_nobody_could_have_put_come_to_be_judged(void **state)
 {
     (void)state;
     const char *file = cache_path(folder, "a.db");
     quern_store store = cache_open(file);
     const qn_tune_row row = row_of("rows 5..14", "a=1", QN_TUNE_BEST, 9);
     put(&store, &row, 1);
-    cache_sql(file, "INSERT INTO tune SELECT device||char(10),cc,sms,shared,l2,driver,library,arch,spec,bucket,config,"
-                    "sizes,status,note,ns,spread_ns,created FROM tune");
-    cache_sql(file, "INSERT INTO tune SELECT 'other',cc,sms,shared,l2,driver,library,arch,spec,bucket,config,"
-                    "sizes,status,note,-5,spread_ns,created FROM tune LIMIT 1");
+    static const char *const changes[] = {"device=device||char(10)",
+                                          "device='A'||char(0)||'B'",
+                                          "device=printf('%.*c',100000,'x')",
+                                          "device=''",
+                                          "cc=9999999999999",
+                                          "sms=4294967296",
+                                          "sms=0",
+                                          "driver=0",
+                                          "ns=-5",
+                                          "ns=9e999",
+                                          "ns=1e16",
+                                          "ns=x'00'",
+                                          "spread_ns=-1",
+                                          "created=-5",
+                                          "config=''",
+                                          "bucket=''",
+                                          "library=''"};
+    for (size_t i = 0; i < QN_COUNT(changes); i++) {
+        qn_tune_list list = QN_TUNE_LIST_INIT;
+        char sql[256];
+        snprintf(sql, sizeof sql, "UPDATE tune SET %s", changes[i]);
+        put(&store, &row, 1);
+        cache_sql(file, sql);
 
-    assert_int_equal(read_count(&store, NULL, NULL), 1);
+        assert_int_equal(qn_sqlite_tune_read(&store, NULL, NULL, &list), QUERN_OK);
+
+        if (list.count != 1 || qn_tune_check(&list.row[0]) == QUERN_OK) fail_msg("%s", changes[i]);
+        qn_tune_list_fini(&list);
+        cache_sql(file, "DELETE FROM tune");
+    }
+    qn_sqlite_close(&store);
+}
+
+static int after_calls(void *user)
+{
+    int *calls = user;
+    return --*calls < 0;
+}
+
+// An import of many ranges that is cancelled says how many are there, and they are.
+static void a_cancelled_merge_keeps_what_it_counts(void **state)
+{
+    enum { RANGES = 300 };
+    (void)state;
+    static char bucket[RANGES][24];
+    qn_tune_list list = QN_TUNE_LIST_INIT;
+    int64_t kept, passed_over;
+    int calls = 2;
+    qn_sqlite_options options = cache_options(cache_path(folder, "a.db"));
+    quern_store store;
+    options.cancel = after_calls, options.cancel_user = &calls;
+    for (int i = 0; i < RANGES; i++) {
+        snprintf(bucket[i], sizeof bucket[i], "rows %d", i + 1);
+        const qn_tune_row rows[] = {row_of(bucket[i], "a=1", QN_TUNE_BEST, 9),
+                                    row_of(bucket[i], "a=2", QN_TUNE_SLOWER, 10)};
+        for (int j = 0; j < 2; j++) assert_int_equal(qn_tune_list_add(&list, &rows[j]), QUERN_OK);
+    }
+    assert_int_equal(qn_sqlite_open(&options, &store), QUERN_OK);
+
+    assert_int_equal(qn_sqlite_tune_merge(&store, &list, &kept, &passed_over), QUERN_CANCELLED);
+    assert_true(kept > 0 && kept < RANGES);
+    assert_int_equal(read_count(&store, NULL, NULL), 2 * kept);
+
+    int64_t before = kept;
+    calls = RANGES;
+    assert_int_equal(qn_sqlite_tune_merge(&store, &list, &kept, &passed_over), QUERN_OK);
+    assert_int_equal(passed_over, before);
+    assert_int_equal(kept, RANGES - before);
+    assert_true(calls > RANGES / 2); // many share a transaction
+    assert_int_equal(read_count(&store, NULL, NULL), 2 * RANGES);
+    qn_tune_list_fini(&list);
     qn_sqlite_close(&store);
 }
 
@@ -308,7 +373,8 @@ int main(void)
         TEST(an_older_import_does_not_replace_a_newer_result),
         TEST(two_winners_and_mixed_problems_are_refused),
         TEST(a_bad_row_names_its_column),
-        TEST(rows_that_nobody_could_have_put_are_passed_over),
+        TEST(rows_that_nobody_could_have_put_come_to_be_judged),
+        TEST(a_cancelled_merge_keeps_what_it_counts),
         TEST(a_table_of_another_shape_is_an_error_and_kernels_are_served),
         TEST(a_sealed_database_serves_its_results_and_takes_none),
         TEST(an_export_takes_results_along_and_an_import_leaves_them_to_be_judged),

@@ -121,6 +121,47 @@ static void scales_of_q_between_words_are_read_by_bytes(void **state)
     }
 }
 
+static indexer_params launched(const char *text, const char *config_text, int sm_count, int64_t T, uint8_t *workspace,
+                               size_t *needed)
+{
+    static _Alignas(16) uint8_t bytes[1024];
+    const qn_device_limits limits = {sm_count};
+    quern_any_spec spec;
+    qn_config config;
+    qn_plan plan;
+    qn_launch launch = {.skip = false};
+    indexer_params p;
+    quern_indexer_sizes z = QUERN_INDEXER_SIZES_INIT;
+    quern_indexer_args a = QUERN_INDEXER_ARGS_INIT;
+    a.T = z.T = T, a.max_length = z.max_length = 8192, a.B = 1, a.columns = 128;
+    a.q = a.q_scale = a.keys = bytes, a.w = (float *)(void *)bytes, a.workspace = workspace;
+    a.length = a.indices = (int32_t *)(void *)bytes, a.block_table = (int32_t *)(void *)bytes;
+    compile_parse(text, &spec);
+    assert_int_equal(qn_config_parse(&qn_family_indexer, config_text, &config), QUERN_OK);
+    assert_int_equal(qn_family_indexer.plan(&spec.base, compile_arch("sm_90a"), &config, &plan), QUERN_OK);
+    qn_family_indexer.launch(&spec.base, &config, &plan, &limits, &a.base, 0, &launch);
+    *needed = qn_family_indexer.workspace(&spec.base, &config, &z);
+    memcpy(&p, launch.params, sizeof p);
+    return p;
+}
+
+// One workspace serves all kernels of an op: what decode leaves for its next launch, prefill must not write over. And CTAs
+// that wait for one another are launched only where all of them are resident.
+static void plans_of_an_op_share_a_workspace_and_wait_only_where_all_are_resident(void **state)
+{
+    (void)state;
+    static const char text[] = "indexer H=64 C=128 k=2048 q=mxfp4 page=64", decode[] = "plan=wgmma warps=16 shares=64";
+    uint8_t *workspace = (uint8_t *)(uintptr_t)4096; // not looked at
+    size_t kept, tiles;
+    assert_int_equal(launched(text, decode, 132, 1, workspace, &kept).shares, 64);
+    assert_ptr_equal(launched(text, decode, 132, 1, workspace, &kept).workspace, workspace);
+    assert_true(launched(text, "plan=prefill", 132, 512, workspace, &tiles).workspace >= workspace + kept);
+    assert_true(kept > 0 && tiles > kept);
+    assert_int_equal(launched(text, decode, 132, 2, workspace, &kept).shares, 64);
+    assert_int_equal(launched(text, decode, 132, 3, workspace, &kept).shares, 1);
+    assert_int_equal(launched(text, decode, 63, 1, workspace, &kept).shares, 1);
+}
+
 static void every_configuration_fits_or_is_refused_with_numbers(void **state)
 {
     (void)state;
@@ -206,6 +247,7 @@ int main(void)
         cmocka_unit_test(every_configuration_fits_or_is_refused_with_numbers),
         cmocka_unit_test(arguments_that_cannot_be_are_refused),
         cmocka_unit_test(scales_of_q_between_words_are_read_by_bytes),
+        cmocka_unit_test(plans_of_an_op_share_a_workspace_and_wait_only_where_all_are_resident),
         cmocka_unit_test(representative_specs_compile_for_every_target_without_spills),
         cmocka_unit_test(corner_specs_compile_without_spills),
         cmocka_unit_test(warming_twice_compiles_once),

@@ -174,12 +174,17 @@ static void ctas_come_in_even_waves_and_never_more_than_splits(void **state)
     assert_int_equal(p.pack, 4);
     assert_int_equal(out.grid[0], 8);
     assert_true(out.grid[1] >= 16 && out.grid[1] <= 32);
-    a = args_of(32, 1, 8192, 32, 8); // few CTAs a tile, and the last quarter of its 16 splits one each
+    a = args_of(32, 1, 8192, 32, 8); // a CTA a tile makes an even wave of 132 SMs
     a.workspace = memory;
     p = launch("attention d=128", &a, QN_ATTENTION_DECODE_16, &out);
     assert_int_equal(p.split_most, 16);
+    assert_int_equal(p.split_long, 1);
+    assert_int_equal(p.split_ctas, 1);
+    assert_int_equal(out.grid[1], 1);
+    a.B = 40; // no number does: the last eighth of the 16 splits have a CTA each
+    p = launch("attention d=128", &a, QN_ATTENTION_DECODE_16, &out);
     assert_true(p.split_long >= 1 && p.split_long <= 2);
-    assert_int_equal(p.split_ctas, p.split_long + 4);
+    assert_int_equal(p.split_ctas, p.split_long + 2);
     assert_int_equal(out.grid[1], p.split_ctas);
     a.B = 4096; // tiles by the thousand fill the device
     p = launch("attention d=128", &a, QN_ATTENTION_DECODE_16, &out);
@@ -191,8 +196,8 @@ static void ctas_come_in_even_waves_and_never_more_than_splits(void **state)
     assert_null(p.workspace);
 }
 
-// The splits of a CTA are one part, unless the caller has said how large parts are, or rows are wide and the splits many;
-// then which they are is not the device's: launch's has 108 SMs, but two CTAs a tile fill one of 132.
+// The splits of a CTA are one part, unless the caller has said how large parts are; then which they are is not the device's:
+// launch's has 108 SMs, but two CTAs a tile fill one of 132.
 static void splits_of_a_cta_are_one_part(void **state)
 {
     (void)state;
@@ -202,12 +207,24 @@ static void splits_of_a_cta_are_one_part(void **state)
     attention_params p = launch("attention d=64", &a, QN_ATTENTION_DECODE_16, &out);
     assert_int_equal(p.joins, 1);
     assert_int_equal(p.split_long, 2);
-    assert_int_equal(launch("attention d=128", &a, QN_ATTENTION_DECODE_16, &out).joins, 0);
-    a.Sk = 4096;
     assert_int_equal(launch("attention d=128", &a, QN_ATTENTION_DECODE_16, &out).joins, 1);
     assert_int_equal(launch("attention d=512", &a, QN_ATTENTION_DECODE_16, &out).joins, 1);
     assert_int_equal(launch("attention d=128 kv_split=512", &a, QN_ATTENTION_DECODE_16, &out).joins, 0);
     assert_int_equal(launch("attention d=128 batch_invariant=1", &a, QN_ATTENTION_DECODE_16, &out).joins, 0);
+}
+
+// Parts of few tiles are added by the second stage, on all SMs; of 16 rows and less.
+static void parts_of_few_tiles_have_a_stage_of_their_own(void **state)
+{
+    (void)state;
+    qn_launch out;
+    quern_attention_args a = args_of(1, 1, 32768, 32, 8);
+    a.workspace = memory;
+    assert_int_equal(launch("attention d=128", &a, QN_ATTENTION_DECODE_16, &out).merges, 0);
+    assert_int_equal(launch("attention d=512", &a, QN_ATTENTION_DECODE_16, &out).merges, 0);
+    assert_int_equal(launch("attention d=512 batch_invariant=1", &a, QN_ATTENTION_DECODE_16, &out).merges, 1);
+    a.B = 16;
+    assert_int_equal(launch("attention d=512", &a, QN_ATTENTION_DECODE_16, &out).merges, 1);
 }
 
 // Of very many splits the last quarter have a CTA each, as far as a grid's second axis goes: 65535.
@@ -373,6 +390,7 @@ int main(void)
         cmocka_unit_test(windows_and_scale_arrive_as_they_are_meant),
         cmocka_unit_test(ctas_come_in_even_waves_and_never_more_than_splits),
         cmocka_unit_test(splits_of_a_cta_are_one_part),
+        cmocka_unit_test(parts_of_few_tiles_have_a_stage_of_their_own),
         cmocka_unit_test(a_tile_has_no_more_ctas_than_a_grid),
         cmocka_unit_test(splits_depend_on_the_number_of_keys_alone),
         cmocka_unit_test(the_workspace_grows_with_every_size),

@@ -290,6 +290,13 @@ static void a_result_is_of_the_bucket_that_has_its_sizes(void **state)
         {&qn_family_softmax_topk, "rows ..9", "rows=8", NONE},
         {&qn_family_softmax_topk, "rows -1..9", "rows=8", NONE},
         {&qn_family_softmax_topk, "rows 1..9x", "rows=8", NONE},
+        {&qn_family_softmax_topk, "rows 01..9", "rows=8", NONE}, // as names are written, or not at all
+        {&qn_family_softmax_topk, "rows 1..09", "rows=8", NONE},
+        {&qn_family_softmax_topk, "rows 1..9 ", "rows=8", NONE},
+        {&qn_family_softmax_topk, " rows 1..9", "rows=8", NONE},
+        {&qn_family_softmax_topk, "rows  1..9", "rows=8", NONE},
+        {&qn_family_softmax_topk, "rows 1..99999999999999999999", "rows=8", NONE},
+        {&qn_family_softmax_topk, "rows 0..9", "rows=8", 1},
         {&qn_family_softmax_topk, "rows", "rows=8", NONE},
         {&qn_family_softmax_topk, "", "rows=8", NONE},
         {&qn_family_softmax_topk, "row 1..9", "rows=8", NONE},

@@ -209,8 +209,9 @@ static void databases_folders_and_broken_links_are_refused(void **state)
 
     assert_refused("k.db", "it is a database");
     assert_refused("to.db", "it is a database");
-    assert_refused("k.db-wal", "SQLite keeps a part of a database there");
-    assert_refused("k.db-journal", "SQLite keeps a part of a database there");
+    assert_refused("k.db-wal", "it belongs to the database beside it");
+    assert_refused("k.db-journal", "it belongs to the database beside it");
+    assert_refused("k.db.lock", "it belongs to the database beside it");
     assert_refused("sub", "not a regular file");
     assert_refused("broken", "leads nowhere");
     assert_refused("absent/a.txt", "its folder must exist");
@@ -218,6 +219,7 @@ static void databases_folders_and_broken_links_are_refused(void **state)
 
     assert_int_equal(cache_folder_count(folder), count);
     assert_int_equal(text_to("other.db-wal", "new"), QUERN_OK); // beside no database
+    assert_int_equal(text_to("other.db.lock", "new"), QUERN_OK);
 }
 
 static void a_device_or_a_pipe_is_written_to_and_no_array_goes_there(void **state)

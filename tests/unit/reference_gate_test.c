@@ -169,6 +169,10 @@ static void an_expert_that_nothing_names_needs_no_ids(void **state)
     assert_int_equal(quern_reference(&spec.base, &args.base), QUERN_BAD_SIZE);
     args.N = 1, args.logits_stride_N = 7;
     assert_int_equal(quern_reference(&spec.base, &args.base), QUERN_BAD_STRIDE);
+    for (size_t size = 0; size <= sizeof args.base; size += 8) { // no INIT: nothing would be read of them
+        args.base.size = size;
+        assert_int_equal(quern_reference(&spec.base, &args.base), QUERN_BAD_ARGUMENT);
+    }
 }
 
 // ---- the judge

@@ -566,6 +566,10 @@ static void warm_refuses_an_architecture_that_is_none(void **state)
         assert_non_null(strstr(quern_message(), "sm_90a"));
     }
     assert_int_equal(quern_warm(q, &spec.base, NULL, &report), QUERN_MISSING_ARGUMENT);
+    report.size = 8; // nothing could be reported
+    assert_int_equal(quern_warm(q, &spec.base, "sm_90a", &report), QUERN_BAD_ARGUMENT);
+    assert_non_null(strstr(quern_message(), "report: size = 8"));
+    report.size = sizeof report;
     spec.K = 2000000;
     assert_int_equal(quern_warm(q, &spec.base, "sm_90a", &report), QUERN_BAD_VALUE);
 

@@ -308,6 +308,12 @@ static void a_range_that_falls_is_refused(void **state)
     assert_int_equal(quern_warm_sizes(q, &spec.base, &from, &to, "sm_90a", NULL), QUERN_BAD_SIZE);
     assert_int_equal(quern_prepare_sizes(q, &spec.base, NULL, &to, 0, &op), QUERN_MISSING_ARGUMENT);
     assert_int_equal(quern_warm_sizes(q, &spec.base, &from, NULL, "sm_90a", NULL), QUERN_MISSING_ARGUMENT);
+    from.rows = 1LL << 40, to.rows = INT64_MAX; // nor beyond what a launch may have, where only the end may be
+    assert_int_equal(quern_prepare_sizes(q, &spec.base, &from, &to, 0, &op), QUERN_BAD_SIZE);
+    assert_non_null(strstr(quern_message(), "rows begins at 1099511627776: 2147483647 is the largest"));
+    assert_int_equal(quern_warm_sizes(q, &spec.base, &from, &to, "sm_90a", NULL), QUERN_BAD_SIZE);
+    from.size = 8; // no member
+    assert_int_equal(quern_prepare_sizes(q, &spec.base, &from, &to, 0, &op), QUERN_BAD_ARGUMENT);
     from.size = 0; // no INIT
     assert_int_equal(quern_prepare_sizes(q, &spec.base, &from, &to, 0, &op), QUERN_BAD_ARGUMENT);
     assert_non_null(strstr(quern_message(), "from: size = 0"));

@@ -223,7 +223,7 @@ static void options_change_the_kernel(void **state)
 static void another_number_of_parameter_bytes_is_refused_with_the_kernels_own(void **state)
 {
     (void)state;
-    static const size_t bad[] = {0, 4, 8, 23, 40};
+    static const size_t bad[] = {0, 4, 8, 23, 28, 40};
     quern_source source = QUERN_SOURCE_INIT;
     quern_kernel *kernel = NULL;
     source.source = "extern \"C\" __global__ void scale(float *x, int n, double d) { x[n] = d; }\n"
@@ -240,8 +240,38 @@ static void another_number_of_parameter_bytes_is_refused_with_the_kernels_own(vo
     quern_kernel_release(prepare(q, &source));
     source.entry = "none";
     assert_int_equal(quern_prepare_source(q, &source, 0, &kernel), QUERN_BAD_SIZE);
+    assert_int_equal(quern_warm_source(q, &source, "sm_90a", NULL), QUERN_BAD_SIZE); // without a device too
     source.parameter_bytes = 0;
     quern_kernel_release(prepare(q, &source)); // the second kernel of the text, with its own numbers
+    quern_close(q);
+}
+
+// What sizeof may say of a structure whose last member ends where the kernel's last parameter does.
+static void parameters_are_padded_as_a_structure_is(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t bytes;
+        quern_status status;
+    } cases[] = {
+        {"(float *x) { *x = 1; }", 8, QUERN_OK},
+        {"(float *x) { *x = 1; }", 16, QUERN_BAD_SIZE}, // no member is as large as such an alignment
+        {"(float *x, int n) { *x = n; }", 12, QUERN_OK},
+        {"(float *x, int n) { *x = n; }", 16, QUERN_OK},
+        {"(float *x, int n) { *x = n; }", 20, QUERN_BAD_SIZE},
+        {"(float4 v, float *x, int n) { *x = v.x + n; }", 32, QUERN_OK},
+    };
+    char text[128];
+    quern_source source = QUERN_SOURCE_INIT;
+    quern *q = open_in_memory();
+    source.source = text, source.entry = "scale", source.threads = 32;
+
+    for (size_t i = 0; i < QN_COUNT(cases); i++) {
+        snprintf(text, sizeof text, "extern \"C\" __global__ void scale%s", cases[i].text);
+        source.parameter_bytes = cases[i].bytes;
+        assert_int_equal(quern_warm_source(q, &source, "sm_90a", NULL), cases[i].status);
+    }
     quern_close(q);
 }
 
@@ -269,6 +299,7 @@ int main(void)
         TEST(a_familys_cubin_with_line_information_does_not_depend_on_the_folder),
         TEST(options_change_the_kernel),
         TEST(another_number_of_parameter_bytes_is_refused_with_the_kernels_own),
+        TEST(parameters_are_padded_as_a_structure_is),
         TEST(a_source_without_the_entry_is_told_when_it_is_compiled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -69,8 +69,12 @@ static const qn_log log_to_stderr = {command_log, NULL};
 
 static qn_sqlite_options options_for(const char *file, qn_sqlite_access access)
 {
-    return (qn_sqlite_options){
-        .file = file, .access = access, .busy_timeout_ms = BUSY_MS, .cap_bytes = -1, .log = &log_to_stderr};
+    return (qn_sqlite_options){.file = file,
+                               .access = access,
+                               .busy_timeout_ms = BUSY_MS,
+                               .cap_bytes = -1,
+                               .log = &log_to_stderr,
+                               .cancel = command_cancelled};
 }
 
 // A copy that was cut off at its first byte: SQLite takes it for a new database.
@@ -211,8 +215,9 @@ static int prune(request *r)
 }
 
 static const table_column import_columns[] = {
-    {"from", "file", TABLE_TEXT, 0},  {"added", "added", TABLE_INT, 0}, {"present", "present", TABLE_INT, 0},
-    {"damaged", "bad", TABLE_INT, 0}, {NULL, "tuned", TABLE_INT, 0},    {NULL, "tuned_left_out", TABLE_INT, 0},
+    {"from", "file", TABLE_TEXT, 0},        {"added", "added", TABLE_INT, 0}, {"present", "present", TABLE_INT, 0},
+    {"damaged", "bad", TABLE_INT, 0},       {"tuned", "tuned", TABLE_INT, 0}, {NULL, "tuned_present", TABLE_INT, 0},
+    {NULL, "tuned_left_out", TABLE_INT, 0},
 };
 
 // The kernels' numbers are told all the same.
@@ -231,8 +236,13 @@ static int fail_import(const char *file, int64_t bad, const qn_tune_taken *taken
     return exit_status;
 }
 
+typedef struct import_sum {
+    int64_t kernels, ranges; // what this command has put there, of all files
+    bool cancelled;
+} import_sum;
+
 // A source that cannot be read, or that has damaged rows, fails the command and stops no other: what is good is imported.
-static int import_one(request *r, const char *file, table *sources)
+static int import_one(request *r, const char *file, table *sources, import_sum *sum)
 {
     qn_sqlite_options options = options_for(file, QN_SQLITE_READ_ONLY);
     qn_tune_taken taken = QN_TUNE_TAKEN_INIT;
@@ -245,19 +255,37 @@ static int import_one(request *r, const char *file, table *sources)
     status = qn_sqlite_import(&r->store, &from, &added, &present, &bad);
     if (status == QUERN_OK) status = qn_tune_take(&r->store, &from, (int64_t)time(NULL), &taken);
     qn_sqlite_close(&from);
-    if (status == QUERN_OK) table_add(sources, file, added, present, bad, taken.kept, taken.left_out);
-    int exit_status = status == QUERN_OK ? fail_import(file, bad, &taken) : command_status(status);
+    sum->kernels += added, sum->ranges += taken.kept, sum->cancelled = status == QUERN_CANCELLED;
+    if (status == QUERN_OK || status == QUERN_CANCELLED)
+        table_add(sources, file, added, present, bad, taken.kept, taken.passed_over, taken.left_out);
+    int exit_status = COMMAND_FAILED;
+    if (status == QUERN_OK)
+        exit_status = fail_import(file, bad, &taken);
+    else if (status != QUERN_CANCELLED)
+        exit_status = command_status(status);
     qn_text_fini(&taken.first);
     return exit_status;
 }
 
+static int fail_interrupted(const import_sum *sum)
+{
+    fflush(stdout);
+    return command_fail("interrupted: %" PRId64 " %s and tuning results of %" PRId64
+                        " %s of sizes are imported, and stay; the same command goes on where it stopped",
+                        sum->kernels, sum->kernels == 1 ? "kernel" : "kernels", sum->ranges,
+                        sum->ranges == 1 ? "range" : "ranges");
+}
+
+// Ctrl-C ends it between two transactions.
 static int import(request *r)
 {
     table *sources = table_create(import_columns, QN_COUNT(import_columns));
+    import_sum sum = {0, 0, false};
     int exit_status = COMMAND_OK;
 
-    for (int i = 0; i < r->file_count; i++) {
-        int one = import_one(r, r->files[i], sources);
+    command_catch_interrupt();
+    for (int i = 0; i < r->file_count && !sum.cancelled; i++) {
+        int one = import_one(r, r->files[i], sources, &sum);
         exit_status = one > exit_status ? one : exit_status;
     }
     if (r->json) {
@@ -268,7 +296,7 @@ static int import(request *r)
         table_print(sources);
     }
     table_destroy(sources);
-    return exit_status;
+    return sum.cancelled ? fail_interrupted(&sum) : exit_status;
 }
 
 // One line or one object that says what became of a file.
@@ -304,10 +332,15 @@ static quern_status drop_damaged(const char *file, int64_t *damaged)
 static int export(request *r)
 {
     int64_t damaged = 0;
+    qn_text path = QN_TEXT_INIT;
     quern_status status = qn_sqlite_export(&r->store, r->files[0]);
 
     if (status != QUERN_OK) return command_status(status);
-    status = drop_damaged(r->files[0], &damaged);
+    qn_path_absolute(r->files[0], &path);
+    status = qn_text_check(&path);
+    if (status == QUERN_OK) status = qn_file_check_named(qn_text_string(&path)); // as those that QUERN_SEALED names
+    qn_text_fini(&path);
+    if (status == QUERN_OK) status = drop_damaged(r->files[0], &damaged);
     if (status != QUERN_OK) unlink(r->files[0]);
     if (status != QUERN_OK) return command_status(status);
     report_file(r, "exported_to", r->files[0], "was copied to");
@@ -405,7 +438,8 @@ static int run_action(const action *a, request *r)
     qn_sqlite_options options = options_for(r->file, a->reads ? QN_SQLITE_READ_ONLY : QN_SQLITE_READ_WRITE);
     quern_status status = qn_sqlite_open(&options, &r->store);
     if (status != QUERN_OK) return command_status(status);
-    status = qn_sqlite_probe(&r->store);
+    status = a->run == import ? command_check_place(r->file) : QUERN_OK; // where the library would not look for kernels
+    if (status == QUERN_OK) status = qn_sqlite_probe(&r->store);
     int exit_status = status == QUERN_OK ? a->run(r) : command_status(status);
     qn_sqlite_close(&r->store);
     return exit_status;

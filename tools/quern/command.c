@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/nearest.h"
 #include "base/path.h"
@@ -94,6 +95,12 @@ int command_status(quern_status status)
     const char *message = quern_message();
     if (is_usage(status)) return command_usage("%s", *message ? message : quern_status_text(status));
     return command_fail("%s", *message ? message : quern_status_text(status));
+}
+
+int command_content(quern_status status)
+{
+    int exit_status = command_fail("%s", *quern_message() ? quern_message() : quern_status_text(status));
+    return is_usage(status) ? COMMAND_USAGE : exit_status;
 }
 
 // ---- options
@@ -368,9 +375,10 @@ void command_log(void *user, quern_log_level level, const char *line)
 }
 
 // The library would go on in memory, with a warning, when its database or the folder of it is not safe: who names the
-// database wants to know before anything is compiled.
-static quern_status check_place(const char *file)
+// database wants to know before anything is compiled or put there.
+quern_status command_check_place(const char *file)
 {
+    struct stat info;
     qn_text folder = QN_TEXT_INIT;
     qn_path_absolute(file, &folder);
     quern_status status = qn_text_check(&folder);
@@ -381,6 +389,8 @@ static quern_status check_place(const char *file)
         slash[slash == folder.bytes] = 0;
         if (qn_file_exists(folder.bytes)) status = qn_directory_check(folder.bytes); // else the probe says it
         if (status == QUERN_OK) status = qn_file_check(file);
+        if (status == QUERN_UNSAFE_PATH && !stat(file, &info) && info.st_uid != geteuid())
+            qn_fail(status, "%s; to read a database that is not yours: QUERN_SEALED=%s", quern_message(), file);
     }
     qn_text_fini(&folder);
     return status;
@@ -396,7 +406,7 @@ static bool is_normal_mode(void)
 static quern_status probe_database(const char *file, bool looks)
 {
     if (looks && !qn_file_exists(file)) return qn_fail(QUERN_STORE_OPEN, "%s: there is no such database", file);
-    QN_TRY(check_place(file));
+    QN_TRY(command_check_place(file));
     quern_store store;
     bool writes = !looks && is_normal_mode(); // else a database that is not there is not made
     if (!writes && !qn_file_exists(file)) return QUERN_OK;

@@ -102,6 +102,7 @@ bool command_is_control(char c);
 // Reports quern_message() of a failed call. Invalid specs, arguments by name and unknown architectures are usage (2),
 // the rest is failure (1).
 int command_status(quern_status status);
+int command_content(quern_status status); // the same of a file's content: no --help has more to say of it
 
 // ---- the library
 
@@ -125,6 +126,9 @@ void command_log(void *user, quern_log_level level, const char *line);
 // quern_open with warnings and errors logged to stderr (with verbose, everything), after a look at --db.
 quern_status command_open(const command_settings *settings, quern **q);
 
+// Whether the library would use a database there: its folder and the file are this user's, or root's, and nobody else
+// may write to them. UNSAFE_PATH, FILE_ERROR; OK where there is no such folder.
+quern_status command_check_place(const char *file);
 // The user's database, where the library has it too. make: its folder is made. UNSAFE_PATH when there is no such folder.
 quern_status command_default_database(bool make, qn_text *file);
 

@@ -372,9 +372,15 @@ static void look_at_model(doctor *d)
     qn_cache_directory(false, &folder);
     bool usable = folder.length && places_check_cache(qn_text_string(&folder)) == QUERN_OK;
     qn_text_puts(&folder, "/model");
-    if (usable)
+    double mib = usable ? (double)model_files_bytes(qn_text_string(&folder)) / 1048576 : 0;
+    if (usable && mib <= MODEL_CACHE_MIB)
         say(d, "model cache", "ok", NULL, "%s: %.1f MiB of at most %d (the longest unused goes first)",
-            qn_text_string(&folder), (double)model_files_bytes(qn_text_string(&folder)) / 1048576, MODEL_CACHE_MIB);
+            qn_text_string(&folder), mib, MODEL_CACHE_MIB);
+    else if (usable)
+        say(d, "model cache", "ok",
+            "the next 'quern run --device model' takes away what is beyond, when it ends, but nothing of the last ten "
+            "minutes; the folder may be removed too",
+            "%s: %.1f MiB, more than the %d that stay", qn_text_string(&folder), mib, MODEL_CACHE_MIB);
     else
         say(d, "model cache", "none", "'quern run --device model' compiles its engine anew each time",
             "no cache folder that is safe and takes files: a temporary one is used");

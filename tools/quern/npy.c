@@ -247,7 +247,7 @@ quern_status npy_read(const char *path, npy_array *out)
 {
     npy_array array = {0};
     struct stat about;
-    source s = {path, open(path, O_RDONLY | O_CLOEXEC), 0};
+    source s = {path, open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), 0}; // a pipe is told, not waited for
     if (s.descriptor < 0) return qn_fail(QUERN_FILE_ERROR, "%s: %s", path, strerror(errno));
     quern_status status = QUERN_OK;
     if (fstat(s.descriptor, &about) != 0)

@@ -39,25 +39,13 @@ bool output_is_stream(const char *path)
     return stat(path, &at) == 0 && is_stream(&at);
 }
 
-// "k.db-wal": SQLite would take what is put there for the last changes of k.db.
-static bool is_beside_database(const char *path)
-{
-    static const char *const endings[] = {"-wal", "-shm", "-journal"};
-    bool found = false;
-    for (size_t i = 0; i < QN_COUNT(endings) && !found; i++) {
-        size_t length = strlen(path), end = strlen(endings[i]);
-        if (length <= end || strcmp(path + length - end, endings[i]) != 0) continue;
-        char *database = strndup(path, length - end);
-        found = database && qn_file_is_database(database);
-        free(database);
-    }
-    return found;
-}
-
+// "k.db-wal": SQLite would take what is put there for the last changes of k.db. "k.db.lock": who compiles holds locks on
+// the file that is there, which nobody would find any more.
 static quern_status check_database(const char *path, const char *target)
 {
     if (qn_file_is_database(target)) return refuse(path, "it is a database, which would be lost; name another file");
-    if (is_beside_database(target)) return refuse(path, "SQLite keeps a part of a database there; name another file");
+    if (qn_file_is_beside_database(target))
+        return refuse(path, "it belongs to the database beside it; name another file");
     return QUERN_OK;
 }
 

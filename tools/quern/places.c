@@ -67,6 +67,7 @@ quern_status places_check_folder(const char *directory)
 quern_status places_check_file(const char *file)
 {
     struct stat info;
+    if (qn_file_is_beside_database(file)) return qn_fail(QUERN_FILE_ERROR, "'%s' belongs to a database", file);
     if (!stat(file, &info)) {
         if (qn_file_is_database(file)) return qn_fail(QUERN_FILE_ERROR, "'%s' is a database", file);
         if (!S_ISDIR(info.st_mode) && !access(file, W_OK)) return QUERN_OK;

@@ -229,6 +229,7 @@ static void print_report(const run *r)
 static quern_status execute(run *r)
 {
     quern *q = NULL;
+    if (!strcmp(r->where, "cpu")) r->settings.db = ""; // no kernel is asked for
     QN_TRY(command_open(&r->settings, &q));
     double start = command_seconds();
     quern_status status = compute(r, q);

@@ -250,6 +250,32 @@ static quern_status check_text(const char *file, const qn_text *content)
     return qn_fail(QUERN_BAD_FILE, "%s: not text: it has a zero byte (UTF-8 is needed)", file);
 }
 
+// So would what stands behind a carriage return that ends no line.
+static quern_status check_line_ends(const char *file, const char *content)
+{
+    int line = 1;
+    for (const char *c = content; *c; c++) {
+        line += *c == '\n';
+        if (*c == '\r' && c[1] && c[1] != '\n')
+            return qn_fail(QUERN_BAD_FILE, "%s:%d: a carriage return inside a line: lines end with LF or CRLF", file,
+                           line);
+    }
+    return QUERN_OK;
+}
+
+// JSON can write a zero byte into a string, which would end it. The line of the first; 0: there is none.
+static int find_escaped_zero(const char *json)
+{
+    int line = 1;
+    for (const char *c = json; *c; c++) {
+        line += *c == '\n';
+        if (*c != '\\') continue;
+        if (!strncmp(c, "\\u0000", 6)) return line;
+        c += c[1] != 0;
+    }
+    return 0;
+}
+
 static quern_status add_file(spec_list *list, const char *file)
 {
     const char *dot = strrchr(file, '.');
@@ -259,6 +285,7 @@ static quern_status add_file(spec_list *list, const char *file)
     strip_mark(&content);
     bool log = is_log(qn_text_string(&content));
     quern_status status = log ? spec_list_add_log(list, file) : check_text(file, &content);
+    if (status == QUERN_OK && !log) status = check_line_ends(file, qn_text_string(&content));
     if (status == QUERN_OK && !log) status = add_lines(list, file, content.bytes);
     qn_text_fini(&content);
     return status;
@@ -266,7 +293,10 @@ static quern_status add_file(spec_list *list, const char *file)
 
 quern_status spec_list_add(spec_list *list, const char *operand)
 {
-    return operand[0] == '@' ? add_file(list, operand + 1) : add_entry(list, operand);
+    if (operand[0] != '@') return add_entry(list, operand);
+    quern_status status = add_file(list, operand + 1);
+    list->in_file |= status != QUERN_OK;
+    return status;
 }
 
 quern_status spec_list_read_json(const char *file, cJSON **document)
@@ -275,6 +305,9 @@ quern_status spec_list_read_json(const char *file, cJSON **document)
     qn_text content = QN_TEXT_INIT;
     QN_TRY(qn_file_read(file, &content));
     quern_status status = check_text(file, &content);
+    int zero = find_escaped_zero(qn_text_string(&content));
+    if (status == QUERN_OK && zero)
+        status = qn_fail(QUERN_BAD_FILE, "%s:%d: a string has a zero byte (\\u0000)", file, zero);
     cJSON *read = status == QUERN_OK ? cJSON_ParseWithOpts(qn_text_string(&content), &at, 1) : NULL;
     int line = 1;
     for (const char *c = qn_text_string(&content); !read && at && c < at; c++) line += *c == '\n';

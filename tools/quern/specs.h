@@ -31,10 +31,11 @@ typedef struct spec_list {
     qn_text archs;      // what manifests and logs ask for, "sm_90a,sm_100a"; empty: they don't
     size_t passed_over; // lines of a log whose spec is none of a family
     qn_text notes;      // one a line: what a model needs and this build does not have
+    bool in_file;       // what failed is a file's content
 } spec_list;
 #define SPEC_LIST_INIT                                                                                                 \
     {                                                                                                                  \
-        NULL, 0, 0, QN_TEXT_INIT, 0, QN_TEXT_INIT                                                                      \
+        NULL, 0, 0, QN_TEXT_INIT, 0, QN_TEXT_INIT, false                                                               \
     }
 
 // Adds what an operand stands for. A bad spec's message begins with its place ("specs.txt:3: …"), and has the status of

@@ -67,11 +67,13 @@ static quern_status open_table(tune_request *r, bool writes, qn_text *file)
     if (!writes && !qn_file_exists(r->file)) // "": none is wanted
         return r->settings.db && *r->file ? qn_fail(QUERN_STORE_OPEN, "%s: there is no such database", r->file)
                                           : QUERN_OK;
+    if (writes) QN_TRY(command_check_place(r->file)); // results that prepare would never ask for
     const qn_sqlite_options options = {.file = r->file,
                                        .access = writes ? QN_SQLITE_READ_WRITE : QN_SQLITE_READ_ONLY,
                                        .busy_timeout_ms = BUSY_MS,
                                        .cap_bytes = -1,
-                                       .log = &log_to_stderr};
+                                       .log = &log_to_stderr,
+                                       .cancel = command_cancelled};
     QN_TRY(qn_sqlite_open(&options, &r->store));
     quern_status status = qn_sqlite_probe(&r->store);
     if (status == QUERN_OK && writes && qn_sqlite_is_sealed(&r->store))
@@ -114,7 +116,7 @@ static int run_action(tune_request *r, const words *w)
     else if (w->export_file)
         exit_status = tune_export(r, w->export_file);
     else if (w->import_file)
-        exit_status = tune_import(r, w->import_file);
+        command_catch_interrupt(), exit_status = tune_import(r, w->import_file);
     else
         exit_status = tune_run(r);
     if (r->has_store) qn_sqlite_close(&r->store);
@@ -140,6 +142,15 @@ static int check_idle(const tune_request *r, const words *w)
     return COMMAND_OK;
 }
 
+// A name that is empty is no file's.
+static int check_names(const tune_request *r, const words *w)
+{
+    const char *const names[][2] = {{"export", w->export_file}, {"import", w->import_file}, {"plot", r->plot}};
+    for (size_t i = 0; i < QN_COUNT(names); i++)
+        if (names[i][1] && !*names[i][1]) return command_usage("--%s '': the name of a file is needed", names[i][0]);
+    return COMMAND_OK;
+}
+
 static int check_words(tune_request *r, const words *w, int operands)
 {
     int actions = w->list + w->compare + !!w->explain + !!w->export_file + !!w->import_file;
@@ -150,6 +161,7 @@ static int check_words(tune_request *r, const words *w, int operands)
     if (!actions && !operands)
         return command_usage("a spec, @FILE, --list, --compare, --explain, --export or --import is needed");
     int idle = actions ? check_idle(r, w) : COMMAND_OK;
+    if (idle == COMMAND_OK) idle = check_names(r, w);
     if (idle != COMMAND_OK) return idle;
     if (!r->threads) r->threads = (int64_t)qn_processors();
     if (w->budget && !parse_seconds(w->budget, &r->seconds))
@@ -182,7 +194,7 @@ static int tune(tune_request *r, const words *w, int argc, char **argv)
     if (w->explain) status = spec_list_add(&r->specs, w->explain);
     for (int i = 1; i < argc && status == QUERN_OK; i++) status = spec_list_add(&r->specs, argv[i]);
     if (status == QUERN_OK) status = unite_specs(&r->specs);
-    if (status != QUERN_OK) return command_status(status);
+    if (status != QUERN_OK) return r->specs.in_file ? command_content(status) : command_status(status);
     if (!has_action) exit_status = tune_make_jobs(r);
     return exit_status == COMMAND_OK ? run_action(r, w) : exit_status;
 }
@@ -192,7 +204,7 @@ int command_tune(int argc, char **argv)
     tune_request r = {.threads = 0};
     words w = {.where = NULL};
     command_option options[COMMAND_MAX_SIZES + 13] = {
-        {"budget", 0, "TIME", COMMAND_STRING, &w.budget, 0, 0, "for everything: 60s, 5m, 2h"},
+        {"budget", 0, "TIME", COMMAND_STRING, &w.budget, 0, 0, "for everything: 60s or 60, 5m, 2h"},
         {"jobs", 'j', "N", COMMAND_NUMBER, &r.threads, 1, 256, "compile N at a time (default: the processors)"},
         {"device", 0, "WHERE", COMMAND_STRING, &w.where, 0, 0, "gpu (default) or gpu:N"},
         {"plot", 0, "FILE", COMMAND_STRING, &r.plot, 0, 0, "an SVG of the times (with --explain too)"},

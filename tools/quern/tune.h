@@ -62,19 +62,27 @@ bool tune_device(int ordinal, char name[128], qn_tune_device *device);
 typedef struct tune_shown {
     const qn_tune_row *row;
     const char *table; // "database", "sealed", "built-in"
+    int origin;        // which of the sealed
+    char *why;         // why an import does not take it; NULL: it does
+    bool used;         // prepare does all the same: it is dated ahead
 } tune_shown;
 
-typedef struct tune_rows { // sorted, in it by table
+enum { TUNE_LISTS = 1 + 16 }; // the library takes no more sealed ones
+typedef struct tune_rows {    // sorted, in it by table
     tune_shown *item;
     size_t count;
-    qn_tune_list own, sealed;
+    qn_tune_list list[TUNE_LISTS]; // the database's, then the sealed ones'
 } tune_rows;
 #define TUNE_ROWS_INIT                                                                                                 \
     {                                                                                                                  \
-        NULL, 0, QN_TUNE_LIST_INIT, QN_TUNE_LIST_INIT                                                                  \
+        NULL, 0,                                                                                                       \
+        {                                                                                                              \
+            QN_TUNE_LIST_INIT                                                                                          \
+        }                                                                                                              \
     }
 // Of the database and the sealed ones; spec and status as for qn_sqlite_tune_read. The built-in table has winners alone.
 quern_status tune_rows_read(tune_request *r, const char *spec, const char *status, tune_rows *rows);
+void tune_rows_note(const tune_rows *rows); // on standard error, how many are left out, and why
 quern_status tune_rows_built_in(const char *spec, tune_rows *rows);
 void tune_rows_fini(tune_rows *rows);
 

@@ -139,17 +139,20 @@ static bool own_choice(const qn_tune_row *row, qn_text *config)
     return qn_text_check(config) == QUERN_OK;
 }
 
-static void compare_problem(const qn_tune_row *rows, size_t count, table *t, tune_gains *gains)
+// What prepare leaves out has neither won nor lost.
+static void compare_problem(const tune_shown *shown, size_t count, table *t, tune_gains *gains)
 {
     const qn_tune_row *best = NULL, *own = NULL;
     qn_text config = QN_TEXT_INIT;
     qn_message_mark mark;
     qn_message_save(&mark);
-    bool known = own_choice(&rows[0], &config);
+    bool known = own_choice(shown->row, &config);
     qn_message_restore(&mark);
     for (size_t i = 0; i < count; i++) {
-        if (!strcmp(rows[i].status, QN_TUNE_BEST) && rows[i].ns > 0) best = &rows[i];
-        if (known && rows[i].ns > 0 && !strcmp(rows[i].config, qn_text_string(&config))) own = &rows[i];
+        const qn_tune_row *row = shown[i].row;
+        if (!shown[i].used) continue;
+        if (!strcmp(row->status, QN_TUNE_BEST) && row->ns > 0) best = row;
+        if (known && row->ns > 0 && !strcmp(row->config, qn_text_string(&config))) own = row;
     }
     if (best) {
         double gain = own ? 100 * (own->ns / best->ns - 1) : NAN;
@@ -161,10 +164,35 @@ static void compare_problem(const qn_tune_row *rows, size_t count, table *t, tun
     qn_text_fini(&config);
 }
 
-static quern_status read_rows(tune_request *r, qn_tune_list *list)
+static bool is_same_range(const tune_shown *a, const tune_shown *b)
 {
-    if (!r->specs.count) return tune_read(r, NULL, NULL, list);
-    for (size_t i = 0; i < r->specs.count; i++) QN_TRY(tune_read(r, r->specs.item[i].text, NULL, list));
+    return a->origin == b->origin && qn_tune_same_problem(a->row, b->row);
+}
+
+static void compare_rows(const tune_rows *rows, table *t, tune_gains *gains)
+{
+    for (size_t i = 0, next; i < rows->count; i = next) {
+        for (next = i + 1; next < rows->count && is_same_range(&rows->item[i], &rows->item[next]);) next++;
+        compare_problem(&rows->item[i], next - i, t, gains);
+    }
+}
+
+static quern_status compare_spec(tune_request *r, const char *spec, table *t, tune_gains *gains)
+{
+    tune_rows rows = TUNE_ROWS_INIT;
+    quern_status status = tune_rows_read(r, spec, NULL, &rows);
+    if (status == QUERN_OK) {
+        compare_rows(&rows, t, gains);
+        tune_rows_note(&rows);
+    }
+    tune_rows_fini(&rows);
+    return status;
+}
+
+static quern_status compare_all(tune_request *r, table *t, tune_gains *gains)
+{
+    if (!r->specs.count) return compare_spec(r, NULL, t, gains);
+    for (size_t i = 0; i < r->specs.count; i++) QN_TRY(compare_spec(r, r->specs.item[i].text, t, gains));
     return QUERN_OK;
 }
 
@@ -174,10 +202,9 @@ static void say_nothing_to_compare(const tune_request *r)
     size_t built_in = r->specs.count ? 0 : tune_count_built_in(NULL);
     for (size_t i = 0; i < r->specs.count; i++) built_in += tune_count_built_in(r->specs.item[i].text);
     if (built_in)
-        command_note(
-            "no tuning results of your own in %s, which is what is compared: there is only the built-in table, "
-            "of winners alone ('quern tune --list' shows it); 'quern tune SPEC' makes some, on a GPU",
-            r->file);
+        command_note("no tuning results of your own%s%s, which is what is compared: there is only the built-in table, "
+                     "of winners alone ('quern tune --list' shows it); 'quern tune SPEC' makes some, on a GPU",
+                     *r->file ? " in " : "", r->file);
     else
         command_note("no tuning results: 'quern tune SPEC' makes some, on a GPU");
 }
@@ -200,20 +227,11 @@ static void print_comparison(const tune_request *r, const table *t, const tune_g
 
 int tune_compare(tune_request *r)
 {
-    qn_tune_list list = QN_TUNE_LIST_INIT;
     tune_gains gains = {NULL, NULL, 0, 0, 0};
-    quern_status status = read_rows(r, &list);
-    if (status != QUERN_OK) return command_status(status);
-    tune_sort(&list);
     table *t = table_create(columns, QN_COUNT(columns));
-    for (size_t i = 0, next; i < list.count; i = next) {
-        for (next = i + 1; next < list.count && qn_tune_same_problem(&list.row[i], &list.row[next]); next++) {
-        }
-        compare_problem(&list.row[i], next - i, t, &gains);
-    }
-    print_comparison(r, t, &gains);
+    quern_status status = compare_all(r, t, &gains);
+    if (status == QUERN_OK) print_comparison(r, t, &gains);
     table_destroy(t);
     tune_gains_fini(&gains);
-    qn_tune_list_fini(&list);
-    return COMMAND_OK;
+    return status == QUERN_OK ? COMMAND_OK : command_status(status);
 }

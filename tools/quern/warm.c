@@ -383,7 +383,8 @@ int command_warm(int argc, char **argv)
         {"shard", 0, "i/n", COMMAND_STRING, &c.shard, 0, 0, "only this part of the work"},
         {"from", 0, "FILE", COMMAND_REPEAT, &from.models, 0, 0, "what serving the model of this config.json needs"},
         {"sample", 0, "K", COMMAND_NUMBER, &from.model.sample, 1, 2048, "of --from: candidates of the sampler"},
-        {"page", 0, "N", COMMAND_NUMBER, &from.model.page, 16, 256, "of --from: positions a page (default: 64)"},
+        {"page", 0, "N", COMMAND_NUMBER, &from.model.page, 16, 256,
+         "of --from: positions a page, a multiple of 16 (default: 64)"},
         {"from-log", 0, "FILE", COMMAND_REPEAT, &from.logs, 0, 0, "every spec of a log (QUERN_LOG=compile,cache)"},
         {"list", 0, NULL, COMMAND_FLAG, &c.only_list, 0, 0, "print the specs, as @FILE has them, and do nothing"},
     };
@@ -399,10 +400,16 @@ int command_warm(int argc, char **argv)
     if (argc < 2 && !from.logs.count && !from.models.count) return command_usage("a spec or @FILE is needed");
     if (!from.models.count && (from.model.sample || from.model.page))
         return command_usage("--%s is for models' configurations, --from FILE", from.model.sample ? "sample" : "page");
+    if (from.model.page % 16)
+        return command_usage("--page %lld: attention's pages have a multiple of 16 positions",
+                             (long long)from.model.page);
     spec_list list = SPEC_LIST_INIT;
     quern_status status = warm_list_read(&from, argc, argv, &list);
     warm_list_notes(&list); // also of a list that has nothing but them
-    exit_status = status == QUERN_OK ? warm_list(&settings, &list, &c) : command_status(status);
+    if (status == QUERN_OK)
+        exit_status = warm_list(&settings, &list, &c);
+    else
+        exit_status = list.in_file ? command_content(status) : command_status(status);
     spec_list_fini(&list);
     return exit_status;
 }

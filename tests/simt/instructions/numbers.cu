@@ -227,7 +227,7 @@ QN_DEVICE void counters(u32 *shared, u32 *out, u32 (&r)[kWords])
     if (t == 0) shared[0] = *global = 0;
     given[t] = given[THREADS + t] = 0;
     __syncthreads();
-    atomicAdd(given + atomic_count_shared(shared, t + 1), 1u);
+    atomicAdd(given + atomic_increment_wrapped(shared, 3 * THREADS), 1u);
     atomicAdd(given + THREADS + atomic_increment_wrapped(global, 9), 1u);
     __syncthreads();
     r[0] = given[t];
