@@ -60,7 +60,8 @@
  * Capture    Launches may be captured into graphs. Preparing while some stream is being captured is safe: the
  *            thread's capture mode is exchanged around module loading.
  * Fork       After fork the child may go on with host-side work (warm, text, reference); it reopens its database by itself.
- *            A child that was forked while a thread of its parent compiled has what is in memory and in stores; what
+ *            A child that was forked while a thread of its parent compiled has what is in memory and in stores (with
+ *            QUERN_TOOLCHAIN_EXACT stores only if the parent had NVRTC loaded before, to know its version); what
  *            would have to be compiled is WOULD_COMPILE there (NVRTC's locks stay taken in it: compile in the parent or
  *            in a new process). Quern knows of its own compiles only: if other libraries of the process use NVRTC, do
  *            not fork meanwhile. A CUDA context does not survive fork, so device work needs a new process, as ever.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a row by all CTAs that scored it, at once: each finds the places of its own entries among those of all. Where all
-// CTAs of the launch are resident.
+// The end of a row by all CTAs that scored it, at once: each finds the places of its own entries among those of all. All CTAs
+// of the launch are expected to be resident at once; where they are not, it takes longer (below), and the result is the same.
 //
 //   publish  what others need of a share lies in the workspace as words that are 0 until they came: neither fence nor counter
 //            nor a second round trip is needed
@@ -607,7 +607,7 @@ QN_DEVICE void wait_for_left(const u32 *left, u32 count)
     __syncthreads();
 }
 
-// False: lists do not tell the winners, and the CTA that would go through the row has left.
+// False: lists do not tell the winners, and the CTA that would go through the row has left or is this one.
 QN_DEVICE bool end_left_row(const indexer_params &p, u32 launch, i64 number, u32 results)
 {
     const Select s = select_pieces();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row by the plans "fused" and "wgmma": its share scored in batches, its record, and the end of the row by the last CTA.
+// A row by the plans "fused" and "wgmma": its share scored in batches, its record, and the end of the row: by the
+// last CTA ("fused") or by all at once ("wgmma", row_together.cuh).
 //
 // Before this file, the kernel's: Shared with `select` in it; Early (what is loaded before anything is waited for), load_early
 // and begin_early (the first units, with its help); prepare_row (of q, from Early; ends before a barrier); Flow, begin_flow,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// indexer, plan "wgmma": as the plan "fused" (fused.cu), the scores by wgmma, a unit of 64 entries a warpgroup (unit_flow.cuh).
+// indexer, plan "wgmma": as the plan "fused" (fused.cu), the scores by wgmma, a unit of 64 entries a warpgroup (unit_flow.cuh),
+// and a row ended by all of its CTAs at once (row_together.cuh).
 // Few rows; mxfp4 by mxfp4, or fp8_shared by fp8 or f16.
 //
 // Prologue, besides problem.cuh's: ROWS (1), SHARES, LOCAL_K, ROOM (places of a record), CAP (candidates in shared memory).

@@ -199,9 +199,12 @@ static quern_status load_and_keep(const char *file, bool ignore_environment, con
     const qn_nvrtc *first = NULL;
 
     if (!made) return qn_fail(QUERN_OUT_OF_MEMORY, "no memory for NVRTC's table");
-    bool entered = qn_nvrtc_enter(); // a library's constructors may hold locks too
+    if (!qn_nvrtc_enter()) { // a library's constructors may hold locks too
+        free(made);
+        return qn_nvrtc_usable();
+    }
     quern_status status = load(file, ignore_environment, made);
-    if (entered) qn_nvrtc_leave();
+    qn_nvrtc_leave();
     if (status == QUERN_OK && atomic_compare_exchange_strong(&current, &first, made)) {
         *kept = made;
         return QUERN_OK;

@@ -190,6 +190,9 @@ enum {
     MOST_CTAS = TICKETS
 };
 
+// The launch's word has 8 bits for the CTAs that came and 8 for those that left (row_together.cuh).
+_Static_assert(MOST_TOGETHER < 256, "more CTAs than a launch's word counts");
+
 static int64_t ceil_div(int64_t a, int64_t b)
 {
     return (a + b - 1) / b;

@@ -287,14 +287,17 @@ static quern_status take_tuned(const qn_family *family, const qn_tune_row *read,
     return qn_tune_list_add(list, &row);
 }
 
-// What could never be used is left out, and of several winners of a range each: it is not known which won.
+// What could never be used is left out, and of several winners of a range (by its name in the store) each: it is not known
+// which won.
 static void judge_tuned(quern *q, size_t index, const char *spec_text, const qn_tune_list *read, qn_tune_list *list)
 {
     const qn_family *family;
     quern_any_spec spec;
     size_t left_out = 0;
     qn_text first = QN_TEXT_INIT;
+    qn_message_mark mark;
     if (quern_spec_parse(spec_text, &spec) != QUERN_OK || qn_family_find(spec.base.family, &family) != QUERN_OK) return;
+    qn_message_save(&mark); // what is wrong with a row is no failure of the caller's
     for (size_t i = 0, next; i < read->count; i = next) {
         next = qn_tune_next_problem(read->row, read->count, i);
         quern_status status = qn_tune_one_winner(&read->row[i], next - i);
@@ -307,6 +310,7 @@ static void judge_tuned(quern *q, size_t index, const char *spec_text, const qn_
         qn_warn_once(q, QN_WARN_TUNED, "cache",
                      "%s: %zu tuning result%s left out, 'quern tune SPEC' makes new ones; the first: %s",
                      store_name(q, index), left_out, left_out == 1 ? " is" : "s are", qn_text_string(&first));
+    qn_message_restore(&mark);
     qn_text_fini(&first);
 }
 
