@@ -288,20 +288,12 @@ static int by_problem(const void *left, const void *right)
 // How many problems one transaction takes: each that is synced costs as much as writing many.
 enum { BATCH_PROBLEMS = 64 };
 
-static size_t problem_end(const qn_tune_row *rows, size_t count, size_t at)
-{
-    size_t next = at + 1;
-
-    while (next < count && qn_tune_same_problem(&rows[at], &rows[next])) next++;
-    return next;
-}
-
 // From *at on; moves it past what was put. counts: problems kept, and passed over.
 static int put_batch(sqlite3 *db, const qn_tune_row *rows, size_t count, size_t *at, int64_t counts[2])
 {
     for (int problems = 0; *at < count && problems < BATCH_PROBLEMS; problems++) {
         bool kept = false;
-        size_t next = problem_end(rows, count, *at);
+        size_t next = qn_tune_next_problem(rows, count, *at);
         int code = put_problem(db, rows + *at, next - *at, true, &kept);
         if (code) return code;
         counts[!kept]++;
@@ -314,7 +306,7 @@ static quern_status put_sorted(qn_sqlite *self, const qn_tune_row *rows, size_t 
                                int64_t *passed_over)
 {
     for (size_t at = 0, next; at < count; at = next) {
-        next = problem_end(rows, count, at);
+        next = qn_tune_next_problem(rows, count, at);
         QN_TRY(check_rows(rows + at, next - at));
     }
     for (size_t at = 0; at < count;) {

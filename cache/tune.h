@@ -63,6 +63,8 @@ quern_status qn_tune_check(const qn_tune_row *row);
 bool qn_tune_same_device(const qn_tune_device *a, const qn_tune_device *b); // without the driver
 bool qn_tune_same_problem(const qn_tune_row *a, const qn_tune_row *b);
 int qn_tune_compare_problems(const qn_tune_row *a, const qn_tune_row *b); // as strcmp does: 0 for the same one
+// In rows that are sorted by problem: where the one that begins at `at` ends.
+size_t qn_tune_next_problem(const qn_tune_row *rows, size_t count, size_t at);
 
 // ---- in an SQLite store (cache/store.h); UNSUPPORTED for a store of another make
 

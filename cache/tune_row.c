@@ -76,6 +76,13 @@ bool qn_tune_same_problem(const qn_tune_row *a, const qn_tune_row *b)
            !strcmp(a->bucket, b->bucket);
 }
 
+size_t qn_tune_next_problem(const qn_tune_row *rows, size_t count, size_t at)
+{
+    size_t next = at + 1;
+    while (next < count && qn_tune_same_problem(&rows[at], &rows[next])) next++;
+    return next;
+}
+
 int qn_tune_compare_problems(const qn_tune_row *a, const qn_tune_row *b)
 {
     const char *const texts[][2] = {{a->device.name, b->device.name},

@@ -50,6 +50,10 @@ quern_status qn_attention_plan(const quern_spec *spec, const qn_arch *arch, cons
 bool qn_attention_has_merge(const qn_config *config);
 void qn_attention_choose(const quern_spec *spec, const qn_arch *arch, size_t bucket, qn_config *config);
 
+// Bytes from a row of so many elements to the next: an odd number of 16-byte pieces, for which reading eight rows at a
+// time meets no bank twice.
+int qn_attention_pitch_bytes(int elements);
+
 // ---- plan=stream (attention_stream.c)
 
 struct attention_params;

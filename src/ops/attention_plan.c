@@ -51,9 +51,7 @@ static int value_of(const qn_config *c, enum qn_attention_knob knob)
     return c->value[knob];
 }
 
-// Bytes from a row of so many elements to the next: an odd number of 16-byte pieces, for which reading eight rows at a
-// time meets no bank twice.
-static int pitch_bytes(int elements)
+int qn_attention_pitch_bytes(int elements)
 {
     return ((elements + 7) / 8 | 1) * 16;
 }
@@ -62,7 +60,7 @@ static int pitch_bytes(int elements)
 static int block_pitch(const qn_config *c, int elements)
 {
     bool lines = value_of(c, QN_ATTENTION_ROWS) == 16 && elements > 256 && elements % 64 == 0;
-    return lines ? 2 * elements : pitch_bytes(elements);
+    return lines ? 2 * elements : qn_attention_pitch_bytes(elements);
 }
 
 static int block_bytes(const spec_t *s, const qn_config *c)
@@ -74,8 +72,9 @@ static int block_bytes(const spec_t *s, const qn_config *c)
 static int shared_bytes(const spec_t *s, const qn_config *c)
 {
     int rows = value_of(c, QN_ATTENTION_ROWS), columns = value_of(c, QN_ATTENTION_COLUMNS);
-    int bytes = rows * pitch_bytes(round_up((int)s->d, 16)) + value_of(c, QN_ATTENTION_SLOTS) * block_bytes(s, c);
-    if (columns > 1) bytes += rows * pitch_bytes(value_of(c, QN_ATTENTION_KEYS)) + 2 * columns * rows * 4;
+    int bytes =
+        rows * qn_attention_pitch_bytes(round_up((int)s->d, 16)) + value_of(c, QN_ATTENTION_SLOTS) * block_bytes(s, c);
+    if (columns > 1) bytes += rows * qn_attention_pitch_bytes(value_of(c, QN_ATTENTION_KEYS)) + 2 * columns * rows * 4;
     return bytes + (value_of(c, QN_ATTENTION_PLAN) == QN_ATTENTION_DECODE ? 16 : 0);
 }
 

@@ -24,11 +24,6 @@ static int round_up(int64_t value, int step)
 
 // ---- numbers: those of stream.cuh and stream_load.cuh
 
-static int pitch_bytes(int elements)
-{
-    return (elements / 8 | 1) * 16;
-}
-
 // Of a row of keys or values in a slot: whole lines of 128 bytes, or whole sectors of 32.
 static int row_bytes(const qn_config *c, int padded)
 {
@@ -45,8 +40,8 @@ static int slot_bytes(const spec_t *s, const qn_config *c)
 int qn_attention_stream_shared(const spec_t *s, const qn_config *c)
 {
     int rows = value_of(c, QN_ATTENTION_ROWS), warps = value_of(c, QN_ATTENTION_WARPS);
-    return rows * pitch_bytes(round_up(s->d, 16)) + warps * value_of(c, QN_ATTENTION_SLOTS) * slot_bytes(s, c) +
-           warps * 4 + 16;
+    return rows * qn_attention_pitch_bytes(round_up(s->d, 16)) +
+           warps * value_of(c, QN_ATTENTION_SLOTS) * slot_bytes(s, c) + warps * 4 + 16;
 }
 
 // Sums of the output, scores, queries if they are kept, and about what the rest takes.

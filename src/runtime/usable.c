@@ -135,13 +135,6 @@ quern_status qn_tune_usable(const qn_tune_row *row, int64_t now)
     return check_status(row);
 }
 
-size_t qn_tune_next_problem(const qn_tune_row *rows, size_t count, size_t at)
-{
-    size_t next = at + 1;
-    while (next < count && qn_tune_same_problem(&rows[at], &rows[next])) next++;
-    return next;
-}
-
 quern_status qn_tune_one_winner(const qn_tune_row *rows, size_t count)
 {
     size_t best = 0;

@@ -22,7 +22,5 @@ quern_status qn_tune_usable(const qn_tune_row *row, int64_t now);
 quern_status qn_tune_one_winner(const qn_tune_row *rows, size_t count);
 // All rows of a range of sizes, of which an import takes all or none: each is usable, and at most one the winner.
 quern_status qn_tune_problem_usable(const qn_tune_row *rows, size_t count, int64_t now);
-// In rows that are sorted by problem: where the one that begins at `at` ends.
-size_t qn_tune_next_problem(const qn_tune_row *rows, size_t count, size_t at);
 
 #endif

@@ -202,8 +202,8 @@ static quern_status draw_all(const qn_family *family, const qn_tune_list *rows, 
     for (size_t i = 0, next; i < rows->count; i = next) {
         *p = (panel){.family = family};
         choose_axes(p);
-        for (next = i; next < rows->count && qn_tune_same_problem(&rows->row[i], &rows->row[next]); next++)
-            add_row(p, &rows->row[next]);
+        next = qn_tune_next_problem(rows->row, rows->count, i);
+        for (size_t r = i; r < next; r++) add_row(p, &rows->row[r]);
         find_scale(p);
         if (p->least <= 0) continue;
         draw_panel(p, &rows->row[i], y, &body);
