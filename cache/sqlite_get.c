@@ -118,6 +118,8 @@ quern_status qn_sqlite_get(void *self, const quern_record *wanted, const char *t
 
 // ---- all rows
 
+// The first row behind `after`. The pages of a damaged table can lead to a row from before: taken, the walk would have no
+// end.
 static quern_status read_next(qn_sqlite *store, const char *sql, int64_t after, qn_row *row, bool *more)
 {
     sqlite3_stmt *statement = NULL;
@@ -128,6 +130,7 @@ static quern_status read_next(qn_sqlite *store, const char *sql, int64_t after, 
     if (!code) code = sqlite3_bind_int64(statement, 1, after);
     if (!code) code = sqlite3_step(statement);
     if (code == SQLITE_ROW && qn_row_read(row, statement)) code = SQLITE_NOMEM;
+    if (code == SQLITE_ROW && row->id <= after) code = SQLITE_CORRUPT;
     sqlite3_finalize(statement);
     *more = code == SQLITE_ROW;
     quern_status status = *more || code == SQLITE_DONE ? QUERN_OK : qn_sqlite_fail(store, use.db, code, "listing");

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # tools/test.sh [--quick]: sets up what is missing (tools/deps.sh), builds, and runs every test: the rules of
-# tools/check.sh, the suite, the suite under ASan + UBSan, the threaded part under TSan, and a few seconds of each fuzz
+# tools/check.sh, the suite, the suite under ASan + UBSan, the threaded part under TSan, and a search by each fuzz
 # target. --quick leaves the sanitizer builds out. GPU tests say "skipped" where there is no device. Everything it writes
 # is in build/.
 set -euo pipefail

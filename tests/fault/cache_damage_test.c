@@ -396,6 +396,53 @@ static void a_wiped_page_in_the_middle_costs_its_own_rows(void **state)
     assert_int_equal(count_hits(60), result.saved);
 }
 
+static uint32_t number_at(int64_t offset, size_t bytes)
+{
+    unsigned char at[4];
+    uint32_t value = 0;
+
+    cache_read_at(file, offset, at, bytes);
+    for (size_t i = 0; i < bytes; i++) value = value << 8 | at[i];
+    return value;
+}
+
+// The first row of the table's second leaf gets another rowid. Pages by https://www.sqlite.org/fileformat.html: an inner
+// page of a table has its cell pointers at 12, a cell begins with its child's page number; a leaf has them at 8, its cell
+// is the payload's length (two bytes or three here) and the rowid.
+static void change_rowid(unsigned char id)
+{
+    const int64_t root = (int64_t)KERNEL_PAGE * PAGE;
+
+    assert_int_equal(number_at(root, 1), 5);
+    int64_t leaf = PAGE * ((int64_t)number_at(root + number_at(root + 14, 2), 4) - 1);
+    assert_int_equal(number_at(leaf, 1), 13);
+    int64_t at = leaf + number_at(leaf + 8, 2);
+    while (number_at(at++, 1) & 0x80) {
+    }
+    assert_in_range(number_at(at, 1), 2, 100);
+    cache_overwrite(file, at, &id, 1);
+}
+
+// Who asks for the row behind the first leaf's last gets one from before: a walk by rowids came round for ever.
+static void rows_that_lead_back_are_a_damage_and_no_endless_walk(void **state)
+{
+    int64_t removed, bytes;
+    qn_verify_report report;
+    (void)state;
+
+    make_large(30);
+    change_rowid(1);
+    quern_store store = cache_open(file);
+    assert_int_equal(cache_count(&store), -1);
+    assert_non_null(strstr(quern_message(), "quern cache repair"));
+    assert_int_equal(qn_sqlite_verify(&store, NULL, NULL, &report), QUERN_OK);
+    assert_false(report.structure_ok);
+    assert_int_equal(qn_sqlite_prune(&store, -1, 0, &removed, &bytes), QUERN_STORE_CORRUPT);
+    qn_sqlite_close(&store);
+    assert_int_equal(repair().saved, 30);
+    assert_int_equal(count_hits(30), 30);
+}
+
 // SQLite reads such a database and does not write it: so do we, until it is repaired.
 static void a_write_version_that_is_none_costs_no_row(void **state)
 {
@@ -618,6 +665,7 @@ int main(void)
         TEST(a_wiped_first_page_costs_no_row),
         TEST(a_file_cut_in_half_keeps_the_rows_of_its_first_half),
         TEST(a_wiped_page_in_the_middle_costs_its_own_rows),
+        TEST(rows_that_lead_back_are_a_damage_and_no_endless_walk),
         TEST(a_write_version_that_is_none_costs_no_row),
         TEST(no_flipped_bit_in_the_header_gives_wrong_data_or_needs_more_than_repair),
         TEST(who_has_the_file_open_goes_on_after_a_repair),
