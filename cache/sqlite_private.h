@@ -109,6 +109,8 @@ int qn_begin_immediate(qn_use *use); // SQLITE_READONLY when the file has been s
 // Commits if code is SQLITE_DONE or SQLITE_OK, else rolls back; the result of the whole.
 int qn_end_transaction(sqlite3 *db, int code);
 // SQLite's own check of pages, indexes and constraints; it does not see a flipped bit in a blob (sqlite_verify.c).
+// SQLite says "out of memory" of a cell whose length is damaged to 2^31 bytes or more: where there is memory and it says
+// so again, the result is SQLITE_CORRUPT.
 int qn_check_integrity(sqlite3 *db, bool *right);
 
 // ---- sqlite_row.c

@@ -174,6 +174,7 @@ static int insert(sqlite3 *db, const quern_record *record)
     if (!code) code = bind_record(statement, &full, &rowsum);
     if (!code) code = sqlite3_step(statement);
     sqlite3_finalize(statement);
+    if (code == SQLITE_TOOBIG) return SQLITE_FULL; // of a row that is read it is a damage
     return code == SQLITE_DONE ? SQLITE_OK : code;
 }
 

@@ -44,6 +44,7 @@ quern_status qn_sqlite_status(sqlite3 *db, int code)
     case SQLITE_PERM:
         return QUERN_STORE_READ_ONLY;
     case SQLITE_CORRUPT:
+    case SQLITE_TOOBIG:
     case SQLITE_SCHEMA:
     case SQLITE_MISMATCH:
     case SQLITE_ERROR:
@@ -54,8 +55,6 @@ quern_status qn_sqlite_status(sqlite3 *db, int code)
         return QUERN_OUT_OF_MEMORY;
     case SQLITE_CONSTRAINT:
         return QUERN_BAD_ARGUMENT;
-    case SQLITE_TOOBIG:
-        return QUERN_STORE_FULL;
     case SQLITE_CANTOPEN:
         return no_permission(error) ? QUERN_STORE_READ_ONLY : QUERN_STORE_OPEN;
     case SQLITE_IOERR:
@@ -100,9 +99,18 @@ static quern_status fail_journal(const qn_sqlite *store, const char *doing)
                    store->file, doing, store->file, store->file);
 }
 
+static bool is_damaged(sqlite3 *db)
+{
+    bool right;
+    int code = qn_check_integrity(db, &right);
+
+    return code == SQLITE_CORRUPT || (!code && !right);
+}
+
 quern_status qn_sqlite_fail(const qn_sqlite *store, sqlite3 *db, int code, const char *doing)
 {
     if (code == SQLITE_READONLY_ROLLBACK) return fail_journal(store, doing);
+    if (code == SQLITE_NOMEM && db && is_damaged(db)) code = SQLITE_CORRUPT;
     quern_status status = qn_sqlite_status(db, code);
     int error = system_error(db);
     bool with_error = (code & 0xff) == SQLITE_CANTOPEN || (code & 0xff) == SQLITE_IOERR;

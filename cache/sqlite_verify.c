@@ -7,7 +7,7 @@
 
 #include "cuda/nvrtc.h"
 
-enum { KIND_CUBIN = 1 };
+enum { KIND_CUBIN = 1, SPARE_BYTES = 1 << 20 };
 
 qn_fault qn_row_fault(const qn_row *row)
 {
@@ -19,7 +19,7 @@ qn_fault qn_row_fault(const qn_row *row)
     return QN_FAULT_NONE;
 }
 
-int qn_check_integrity(sqlite3 *db, bool *right)
+static int check_once(sqlite3 *db, bool *right)
 {
     sqlite3_stmt *statement = NULL;
 
@@ -34,6 +34,18 @@ int qn_check_integrity(sqlite3 *db, bool *right)
     }
     sqlite3_finalize(statement);
     return code == SQLITE_ROW || code == SQLITE_DONE ? SQLITE_OK : code;
+}
+
+int qn_check_integrity(sqlite3 *db, bool *right)
+{
+    int code = check_once(db, right);
+
+    if (code != SQLITE_NOMEM) return code;
+    void *spare = sqlite3_malloc64(SPARE_BYTES);
+    sqlite3_free(spare);
+    if (!spare) return code;
+    code = check_once(db, right);
+    return code == SQLITE_NOMEM ? SQLITE_CORRUPT : code;
 }
 
 static quern_status check_structure(qn_sqlite *store, bool *right)

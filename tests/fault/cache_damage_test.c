@@ -406,17 +406,23 @@ static uint32_t number_at(int64_t offset, size_t bytes)
     return value;
 }
 
-// The first row of the table's second leaf gets another rowid. Pages by https://www.sqlite.org/fileformat.html: an inner
-// page of a table has its cell pointers at 12, a cell begins with its child's page number; a leaf has them at 8, its cell
-// is the payload's length (two bytes or three here) and the rowid.
-static void change_rowid(unsigned char id)
+// The first row of the table's second leaf. Pages by https://www.sqlite.org/fileformat.html: an inner page of a table has
+// its cell pointers at 12, a cell begins with its child's page number; a leaf has them at 8, its cell is the payload's
+// length, the rowid, the payload.
+static int64_t find_cell(void)
 {
     const int64_t root = (int64_t)KERNEL_PAGE * PAGE;
 
     assert_int_equal(number_at(root, 1), 5);
     int64_t leaf = PAGE * ((int64_t)number_at(root + number_at(root + 14, 2), 4) - 1);
     assert_int_equal(number_at(leaf, 1), 13);
-    int64_t at = leaf + number_at(leaf + 8, 2);
+    return leaf + number_at(leaf + 8, 2);
+}
+
+static void change_rowid(unsigned char id)
+{
+    int64_t at = find_cell();
+
     while (number_at(at++, 1) & 0x80) {
     }
     assert_in_range(number_at(at, 1), 2, 100);
@@ -441,6 +447,27 @@ static void rows_that_lead_back_are_a_damage_and_no_endless_walk(void **state)
     qn_sqlite_close(&store);
     assert_int_equal(repair().saved, 30);
     assert_int_equal(count_hits(30), 30);
+}
+
+// SQLite calls a payload of 2^32 - 1 bytes "out of memory".
+static void a_length_that_is_none_is_a_damage_and_no_lack_of_memory(void **state)
+{
+    static const unsigned char length[] = {0x8f, 0xff, 0xff, 0xff, 0x7f, 9};
+    int64_t removed, bytes;
+    qn_verify_report report;
+    (void)state;
+
+    make_large(30);
+    cache_overwrite(file, find_cell(), length, sizeof length);
+    quern_store store = cache_open(file);
+    assert_int_equal(cache_count(&store), -1);
+    assert_non_null(strstr(quern_message(), "quern cache repair"));
+    assert_int_equal(qn_sqlite_verify(&store, NULL, NULL, &report), QUERN_OK);
+    assert_false(report.structure_ok);
+    assert_int_equal(qn_sqlite_prune(&store, -1, 0, &removed, &bytes), QUERN_STORE_CORRUPT);
+    qn_sqlite_close(&store);
+    assert_int_equal(repair().saved, 29);
+    assert_int_equal(count_hits(30), 29);
 }
 
 // SQLite reads such a database and does not write it: so do we, until it is repaired.
@@ -666,6 +693,7 @@ int main(void)
         TEST(a_file_cut_in_half_keeps_the_rows_of_its_first_half),
         TEST(a_wiped_page_in_the_middle_costs_its_own_rows),
         TEST(rows_that_lead_back_are_a_damage_and_no_endless_walk),
+        TEST(a_length_that_is_none_is_a_damage_and_no_lack_of_memory),
         TEST(a_write_version_that_is_none_costs_no_row),
         TEST(no_flipped_bit_in_the_header_gives_wrong_data_or_needs_more_than_repair),
         TEST(who_has_the_file_open_goes_on_after_a_repair),
