@@ -50,10 +50,12 @@
  *            were. Nothing is printed; log lines go to the callback in the options, if there is one, and to standard
  *            error or a file when $QUERN_LOG asks for it (section 14).
  * Threads    Every function may be called from any thread at any time, unless its comment says otherwise. An op is
- *            immutable and may be launched from many threads at once; a workspace belongs to one stream at a time.
+ *            immutable and may be launched from many threads at once; a workspace belongs to one op, and to one stream at a
+ *            time (section 5).
  * Ownership  The caller owns all device memory, streams, contexts and every pointer it passes; strings and structures
  *            passed in are copied when they are needed later. What a function returns says how long it lives.
- * Context    Quern uses the context that is current on the calling thread and leaves it as it was. It creates none.
+ * Context    Quern uses the context that is current on the calling thread and leaves it as it was. It creates none. An op
+ *            serves every context of its device; so that no launch loads, prepare it once in each (a hit that only loads).
  * Cost       quern_prepare and quern_warm do everything slow (plan, look up, compile, load). A launch validates sizes,
  *            picks the variant for them and makes one driver call a kernel (with TMA, first one a tensor that describes it on
  *            the host): no allocation, lock, system call or compile.
@@ -291,7 +293,8 @@ typedef struct quern_op quern_op;
 
 #define QUERN_DEVICE_CURRENT (-1) /* the device of the current context */
 
-/* Makes a spec ready, or returns the op that exists (one look-up without a lock, then). device is an ordinal or
+/* Makes a spec ready, or returns the op that exists (one look-up without a lock, then; and a load in a context that it was
+ * not prepared in before). device is an ordinal or
  * QUERN_DEVICE_CURRENT; a context of that device must be current. May compile (about a second a variant).
  * *op is to be given to quern_op_release. Fails with spec statuses (10…16), plan (20, 21), compile (30…35),
  * WOULD_COMPILE, driver (50…57), OUT_OF_MEMORY. */
@@ -312,8 +315,9 @@ QUERN_API quern_op *quern_op_retain(quern_op *op);
 QUERN_API void quern_op_release(quern_op *op);
 
 /* Bytes of device memory that launches with sizes up to these need (a pointer to the family's sizes structure, for
- * example quern_softmax_topk_sizes); often 0, and 0 when an argument is NULL. The caller allocates it, aligned to 256
- * bytes. */
+ * example quern_softmax_topk_sizes; attention's Hq and Hkv are exact there); often 0, and 0 when an argument is NULL. The
+ * caller allocates it, aligned to 256 bytes, for this op alone: counters stay there from launch to launch, where another
+ * op's would lie elsewhere or begin from another value. A workspace that another op used since must be initialised again. */
 QUERN_API size_t quern_workspace_size(const quern_op *op, const void *sizes);
 
 /* Puts the workspace, all bytes of it, into its first state, on the stream: once, and again after a launch that failed.
@@ -610,7 +614,8 @@ QUERN_API quern_status quern_router(const quern_op *op, const quern_router_args 
  *           Contiguous: sequences one after another, the first entries in cu_keys, or one sequence from 0 on. Paged, of
  *           `page` entries: keys[pages, page · (value + scale bytes)], the values of a page's entries, then their scales
  *           (f32 of fp8_shared too), no key_scale; nvfp4_heads as above with epb = page. Position s is entry s % page of
- *           page block_table[sequence, s / page]; words past ceil(length / page) are never read, nor pages past them.
+ *           page block_table[sequence, s / page]. Words past ceil(length / page) are never used, nor pages past them read;
+ *           within [, columns] the words themselves may be loaded before the length is known.
  * Example   nvfp4_heads, H = 2, C = 32: an entry has 32 bytes of values, head 1 from byte 16 on, and 4 of scales, head 1
  *           from byte 2 on. Element 17 of head 1 is the high nibble of byte 16 + 8 = 24; its scale is byte 2 + 1 = 3. With
  *           byte 24 = 0xB2, scale byte 3 = 0x3C and tensor_scale 0.5: nibble 0xB = -1.5, 0x3C = 1.5, so -1.125; element 16,
@@ -856,7 +861,9 @@ typedef struct quern_warm_report {
  * No device is known here, so every configuration is warmed that prepare may choose on some device of the architecture:
  * each result of the tables in use, and the library's own choice (built-in table, else heuristic). Where a tuned choice
  * is missing and nothing may or can be compiled (strict, no NVRTC), prepare takes the library's own. So a warmed cache
- * serves every device of its architecture, whatever tables are found there.
+ * serves every device of its architecture, whatever tables are found there. The indexer's choice for few rows also depends
+ * on how many SMs the device has: a warm of all sizes has what those with few need, one of a range may lack it, and then
+ * prepare compiles it, or takes what is right for more SMs and slower.
  * report may be NULL. Fails as quern_prepare does, without the driver's statuses; UNKNOWN_ARCH lists the known ones. */
 QUERN_API quern_status quern_warm(quern *q, const quern_spec *spec, const char *arch, quern_warm_report *report);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of architectures, and which of them serve a device. Called by runtime, ops and tools; asks no driver.
 //
-// Threads, registers and shared memory: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+// Threads, CTAs, registers and shared memory: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 // SMs: of the part in the comment, the one such devices are mostly seen as.
 #include "cuda/arch.h"
 
@@ -12,17 +12,18 @@
 
 enum { KIB = 1024, REGISTERS = 65536 };
 
-#define LIMITS_80  2048, REGISTERS, 164 * KIB, 163 * KIB
-#define LIMITS_8X  1536, REGISTERS, 100 * KIB, 99 * KIB
-#define LIMITS_90  2048, REGISTERS, 228 * KIB, 227 * KIB
-#define LIMITS_100 2048, REGISTERS, 228 * KIB, 227 * KIB
-#define LIMITS_120 1536, REGISTERS, 100 * KIB, 99 * KIB
+#define LIMITS_80  2048, 32, REGISTERS, 164 * KIB, 163 * KIB
+#define LIMITS_86  1536, 16, REGISTERS, 100 * KIB, 99 * KIB
+#define LIMITS_89  1536, 24, REGISTERS, 100 * KIB, 99 * KIB
+#define LIMITS_90  2048, 32, REGISTERS, 228 * KIB, 227 * KIB
+#define LIMITS_100 2048, 32, REGISTERS, 228 * KIB, 227 * KIB
+#define LIMITS_120 1536, 24, REGISTERS, 100 * KIB, 99 * KIB
 
 static const qn_arch archs[] = {
     // name    cc   suffix SMs limits    cluster TMEM cp.async bulk wgmma tcgen05
     {"sm_80", 80, 0, 108, LIMITS_80, 1, 0, true, false, false, false},        // A100
-    {"sm_86", 86, 0, 84, LIMITS_8X, 1, 0, true, false, false, false},         // A40, RTX A6000
-    {"sm_89", 89, 0, 142, LIMITS_8X, 1, 0, true, false, false, false},        // L40S
+    {"sm_86", 86, 0, 84, LIMITS_86, 1, 0, true, false, false, false},         // A40, RTX A6000
+    {"sm_89", 89, 0, 142, LIMITS_89, 1, 0, true, false, false, false},        // L40S
     {"sm_90", 90, 0, 132, LIMITS_90, 16, 0, true, true, false, false},        // H100, H200
     {"sm_90a", 90, 'a', 132, LIMITS_90, 16, 0, true, true, true, false},      //
     {"sm_100", 100, 0, 148, LIMITS_100, 16, 0, true, true, false, false},     // B200

@@ -13,6 +13,7 @@ typedef struct qn_arch {
     char suffix;               // 'a', 'f' or 0
     int sm_count;              // of its usual part (H200: 132); plans are made for it, so that they need no device
     int max_threads_sm;        // resident threads an SM
+    int max_ctas_sm;           // resident CTAs an SM
     int registers_sm;          // 32-bit registers an SM
     int shared_sm;             // bytes of shared memory an SM
     int shared_cta;            // most bytes a CTA can ask for (opt-in)

@@ -286,8 +286,8 @@ static quern_status check_args(const quern_spec *base, const quern_args *base_ar
     if (rows > INT32_MAX - 1024)
         return qn_fail(QUERN_BAD_SIZE, "%lld queries of %lld heads a KV head: at most 2147482623 rows",
                        (long long)(s->cu_q ? a->Tq : a->Sq), (long long)(a->Hq / a->Hkv));
-    // Tiles of 16 rows, the smallest there are, for every head.
-    bool fits = !__builtin_mul_overflow(ceil_div(queries_of(s, a), 16) + a->B, a->Hq, &least_tiles);
+    // Tiles of 8 rows, the smallest there are (plan stream), for every head.
+    bool fits = !__builtin_mul_overflow(ceil_div(queries_of(s, a), 8) + a->B, a->Hq, &least_tiles);
     if (fits && least_tiles <= INT32_MAX) return QUERN_OK;
     return qn_fail(QUERN_BAD_SIZE, "%lld queries of %lld heads: more tiles than a launch has CTAs",
                    (long long)queries_of(s, a), (long long)a->Hq);

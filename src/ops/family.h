@@ -146,6 +146,11 @@ typedef struct qn_family {
     // The heuristic configuration of a bucket on an architecture. Depends on nothing else.
     void (*choose)(const quern_spec *spec, const qn_arch *arch, size_t bucket, qn_config *config);
 
+    // May be NULL: nothing depends on how many SMs a device has. Changes a configuration with a plan into the one that a bucket
+    // needs on a device with so few SMs that its launches would not go by it; true: it did. Leaves what choose chooses as it is
+    // on the architecture's usual part, and makes of it only what choose chooses for other buckets: which a warm has made.
+    bool (*fit)(const quern_spec *spec, size_t bucket, int sm_count, qn_config *config);
+
     // Configuration to kernels. NO_PLAN with the numbers (needs 300 KiB of shared memory, has 227) when it can't be.
     quern_status (*plan)(const quern_spec *spec, const qn_arch *arch, const qn_config *config, qn_plan *plan);
 
@@ -251,6 +256,9 @@ quern_status qn_config_check(const qn_family *family, const quern_spec *spec, co
 // The same, with unused knobs set to 0, so that configurations of the same kernels are equal.
 quern_status qn_config_canonical(const qn_family *family, const quern_spec *spec, const qn_arch *arch,
                                  const qn_config *config, qn_config *canonical);
+// The library's own choice for a bucket on a device of an architecture with so many SMs.
+void qn_config_choose(const qn_family *family, const quern_spec *spec, const qn_arch *arch, int sm_count, size_t bucket,
+                      qn_config *config);
 // A spec whose field batch_invariant is 1: choose gives every bucket the same configuration, and nothing may change that.
 bool qn_spec_has_one_config(const qn_family *family, const quern_spec *spec);
 

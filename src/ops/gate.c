@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cuda/residency.h"
 #include "ops/gate.h"
 #include "reference/reference.h"
 
@@ -71,7 +72,7 @@ static const qn_knob knobs[] = {
     [LANES] = {"lanes", {8, 16, 32}, 3, NULL, "lanes: of a warp, for a token"},
     [UNITS] = {"units", {1, 2, 4}, 3, NULL, "lanes: maxima a lane, of which the bound is made"},
     [WARPS] = {"warps", {1, 2, 4, 8}, 4, NULL, "lanes, given: warps a CTA"},
-    [CTAS] = {"ctas", {1, 2, 3, 4, 6, 8, 12, 16}, 8, NULL, "CTAs an SM that registers are kept for"},
+    [CTAS] = {"ctas", {1, 2, 3, 4, 6, 8, 12, 16, 30}, 9, NULL, "CTAs an SM that registers are kept for"},
 };
 
 // ---- shapes
@@ -123,13 +124,12 @@ static int block_registers(const spec_t *s)
     return s->K <= 8 ? least : s->K <= 16 ? 48 : 64;
 }
 
-// Registers are given to warps by four.
 static quern_status check_block(const spec_t *s, const qn_arch *arch, const qn_config *c)
 {
-    int threads = ceil_div(s->E, 128) * 128 * c->value[CTAS];
-    if (threads * block_registers(s) <= arch->registers_sm) return QUERN_OK;
-    return qn_fail(QUERN_NO_PLAN, "plan=block ctas=%d: %d registers for each of %d threads, %s has %d an SM",
-                   c->value[CTAS], block_registers(s), threads, arch->name, arch->registers_sm);
+    int threads = block_threads(s), most = qn_ctas_by_registers(arch, threads, block_registers(s));
+    if (c->value[CTAS] <= most) return QUERN_OK;
+    return qn_fail(QUERN_NO_PLAN, "plan=block ctas=%d: with %d registers for each of %d threads %s holds %d CTAs an SM",
+                   c->value[CTAS], block_registers(s), threads, arch->name, most);
 }
 
 // ---- lanes (lanes.cu)
@@ -159,14 +159,13 @@ static int lanes_shared(const spec_t *s, const qn_arch *arch, const qn_config *c
 // About what a thread needs; with less the compiler would spill.
 static int lanes_registers(const spec_t *s, int lanes)
 {
-    int own = lanes_own(s, lanes);
-    return (is_grouped(s) ? 44 : 32) + own + (own > 32 ? 4 : 0);
+    return (is_grouped(s) ? 44 : 32) + lanes_own(s, lanes);
 }
 
 static quern_status check_lanes(const spec_t *s, const qn_arch *arch, const qn_config *c)
 {
     int lanes = c->value[LANES], own = lanes_own(s, lanes);
-    int registers = arch->registers_sm / (32 * c->value[WARPS] * c->value[CTAS]);
+    int registers = qn_registers_for_ctas(arch, 32 * c->value[WARPS], c->value[CTAS]);
     if (is_grouped(s) && (s->E % lanes || lanes % s->n_group)) {
         return qn_fail(
             QUERN_NO_PLAN,
@@ -221,9 +220,9 @@ static void add_spec_constants(const spec_t *s, qn_kernel_plan *k)
 
 static quern_status check_sm(const qn_arch *arch, const qn_kernel_plan *k)
 {
-    if (k->threads * k->min_ctas > arch->max_threads_sm) {
-        return qn_fail(QUERN_NO_PLAN, "%d threads a CTA with ctas=%d: %s holds %d threads an SM", k->threads,
-                       k->min_ctas, arch->name, arch->max_threads_sm);
+    if (k->threads * k->min_ctas > arch->max_threads_sm || k->min_ctas > arch->max_ctas_sm) {
+        return qn_fail(QUERN_NO_PLAN, "%d threads a CTA with ctas=%d: %s holds %d threads and %d CTAs an SM",
+                       k->threads, k->min_ctas, arch->name, arch->max_threads_sm, arch->max_ctas_sm);
     }
     if (k->dynamic_shared > arch->shared_cta || (int64_t)(k->dynamic_shared + 1024) * k->min_ctas > arch->shared_sm) {
         return qn_fail(QUERN_NO_PLAN, "ctas=%d needs %d × %d bytes of shared memory, %s has %d a CTA and %d an SM",
@@ -307,25 +306,36 @@ static size_t bucket_of(const void *in)
 
 // ---- choose
 
-// Sets as many CTAs an SM as threads, registers and shared memory allow. False: not even one.
-static bool choose_ctas(const spec_t *s, const qn_arch *arch, qn_config *c)
+// Sets as many CTAs an SM as threads, registers and shared memory allow, at most so many. False: not even one.
+static bool choose_ctas(const spec_t *s, const qn_arch *arch, int most, qn_config *c)
 {
     qn_plan made;
     for (size_t i = knobs[CTAS].choice_count; i-- > 0;) {
         c->value[CTAS] = knobs[CTAS].choices[i];
-        if (plan(&s->base, arch, c, &made) == QUERN_OK) return true;
+        if (c->value[CTAS] <= most && plan(&s->base, arch, c, &made) == QUERN_OK) return true;
     }
     return false;
 }
 
+// As many CTAs an SM as if each had a multiple of four warps: the one or two more that a number of experts between
+// allows are not worth the registers that they take from all.
 static void choose_block(const spec_t *s, const qn_arch *arch, qn_config *c)
 {
+    const int most = qn_ctas_by_registers(arch, ceil_div(s->E, 128) * 128, block_registers(s));
     memset(c, 0, sizeof *c);
     c->value[PLAN] = PLAN_BLOCK;
-    choose_ctas(s, arch, c);
+    choose_ctas(s, arch, most, c);
 }
 
-static bool choose_lanes(const spec_t *s, const qn_arch *arch, int least, qn_config *c)
+// Whether a warp is a CTA by itself: where it has copied its rows it waits for nobody else's. With lanes that have different
+// numbers of experts it lacks a register or two for the CTAs an SM that this is for.
+static bool are_warps_alone(const spec_t *s, const qn_arch *arch, const qn_config *c)
+{
+    return are_rows_copied(s, arch, c) && s->E % (8 * 4) == 0;
+}
+
+// alone: behind no other launch; else no rows are copied.
+static bool choose_lanes(const spec_t *s, const qn_arch *arch, int least, bool alone, qn_config *c)
 {
     for (int lanes = least; lanes <= 32; lanes *= 2) {
         int own = lanes_own(s, lanes), wanted = (int)(4 * s->K), units = 1;
@@ -333,17 +343,16 @@ static bool choose_lanes(const spec_t *s, const qn_arch *arch, int least, qn_con
         memset(c, 0, sizeof *c);
         c->value[PLAN] = PLAN_LANES;
         c->value[LANES] = lanes, c->value[UNITS] = units;
-        c->value[WARPS] = lanes == 32 ? 4 : 8;
-        if (choose_ctas(s, arch, c)) return true;
+        c->value[WARPS] = alone && are_warps_alone(s, arch, c) ? 1 : lanes == 32 ? 4 : 8;
+        if (choose_ctas(s, arch, arch->max_ctas_sm, c)) return true;
     }
     return false;
 }
 
 // By what was measured (ANALYSIS.md): fewer lanes a token the more tokens there are, while their experts fit.
-static void choose(const quern_spec *base, const qn_arch *arch, size_t bucket, qn_config *config)
+static void choose_among(const spec_t *s, const qn_arch *arch, size_t bucket, bool alone, qn_config *config)
 {
     static const int lanes[QN_COUNT(bucket_last)] = {0, 0, 32, 16, 8};
-    const spec_t *s = (const spec_t *)base;
     memset(config, 0, sizeof *config);
     if (s->given_ids) {
         config->value[PLAN] = PLAN_GIVEN;
@@ -354,8 +363,18 @@ static void choose(const quern_spec *base, const qn_arch *arch, size_t bucket, q
     int least = lanes[bucket];
     if (least == 32 && !is_grouped(s) && s->E <= 256) least = 0;
     if (least == 8 && (s->K > 16 || is_grouped(s) || lanes_own(s, 8) > 32)) least = 16;
-    if (least && choose_lanes(s, arch, least, config)) return;
+    if (least && choose_lanes(s, arch, least, alone, config)) return;
     choose_block(s, arch, config);
+}
+
+static void choose(const quern_spec *base, const qn_arch *arch, size_t bucket, qn_config *config)
+{
+    choose_among((const spec_t *)base, arch, bucket, true, config);
+}
+
+void qn_gate_choose_dependent(const quern_gate_spec *s, const qn_arch *arch, size_t bucket, qn_config *config)
+{
+    choose_among(s, arch, bucket, false, config);
 }
 
 // ---- launch

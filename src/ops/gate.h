@@ -17,6 +17,9 @@ static inline void qn_gate_put_params(const qn_kernel_plan *k, const gate_params
     memcpy((char *)params + at, p, sizeof *p);
 }
 
+// The choice for tokens whose logits come from the launch before (DEPENDENT; the family's own choice is for a gate alone).
+void qn_gate_choose_dependent(const quern_gate_spec *s, const qn_arch *arch, size_t bucket, qn_config *config);
+
 // Bytes of shared memory of a gate by a CTA of so many threads (block.cuh: kBlockBytes).
 int qn_gate_block_shared(const quern_gate_spec *s, int threads);
 

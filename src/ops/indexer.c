@@ -481,11 +481,43 @@ static void choose(const quern_spec *base, const qn_arch *arch, size_t bucket, q
         if (plan(base, arch, config, &made) == QUERN_OK) return;
 }
 
+// The CTAs of a launch by "wgmma" that wait for one another: all of them must be resident, and their words have room for so
+// many.
+static int64_t most_together(int sm_count)
+{
+    return sm_count < MOST_TOGETHER ? sm_count : MOST_TOGETHER;
+}
+
+// Shares that all rows of the bucket can have: where not all CTAs would be resident, a launch goes by one a row. Two that only
+// its fewer rows can have are better than one for all.
+static bool fit(const quern_spec *base, size_t bucket, int sm_count, qn_config *config)
+{
+    const size_t range = bucket / LENGTHS;
+    const int64_t least = range == SHARING ? LEAST_SHARING : range ? last_T[range - 1] + 1 : 1;
+    const int64_t last = range == SHARING ? MOST_T : last_T[range], most = most_together(sm_count);
+    const int32_t given = config->value[SHARES];
+    (void)base;
+    if (config->value[PLAN] != QN_INDEXER_WGMMA) return false;
+    int32_t shares = given;
+    while (shares > 1 && (shares > 2 ? last : least) * shares > most) shares /= 2;
+    config->value[SHARES] = shares;
+    return shares != given;
+}
+
 // ---- launch
 
 static int64_t most_rows(const qn_config *config) // that are given to several CTAs each
 {
     return config->value[SHARES] > 1 ? MOST_CTAS / config->value[SHARES] : 0;
+}
+
+// The most entries that a row has, as far as the sizes say it; 0: not known. Contiguous keys say it always, and where there
+// are none, that is few.
+static int64_t entries_of(const spec_t *s, int64_t max_length, int64_t L)
+{
+    if (s->page || s->layout == QUERN_INDEXER_NVFP4_HEADS) return max_length;
+    int64_t most = L > 0 ? L : 1;
+    return max_length && max_length < most ? max_length : most;
 }
 
 static size_t workspace(const quern_spec *spec, const qn_config *config, const void *at_most)
@@ -494,7 +526,7 @@ static size_t workspace(const quern_spec *spec, const qn_config *config, const v
     const sizes_t *z = at_most;
     int64_t rows = z->T, shares = config->value[SHARES];
     if (config->value[PLAN] == QN_INDEXER_PREFILL)
-        return state_bytes(s) + qn_indexer_prefill_workspace(s, rows, z->max_length ? z->max_length : z->L);
+        return state_bytes(s) + qn_indexer_prefill_workspace(s, rows, entries_of(s, z->max_length, z->L));
     if (shares == 1 || rows == 0) return 0;
     if (config->value[PLAN] == QN_INDEXER_WGMMA) return state_bytes(s);
     if (rows > most_rows(config)) rows = most_rows(config);
@@ -502,13 +534,13 @@ static size_t workspace(const quern_spec *spec, const qn_config *config, const v
     return state_bytes(s) + (size_t)(rows * (records > RAW_BYTES ? records : RAW_BYTES));
 }
 
-// CTAs a row. Those of "wgmma" wait for one another: all of them must be resident, and their words have room for so many.
+// CTAs a row.
 static int shares_of(const qn_config *config, const qn_device_limits *limits, int64_t rows)
 {
     int shares = config->value[SHARES];
     if (config->value[PLAN] == QN_INDEXER_PREFILL || rows > most_rows(config)) return 1;
     if (config->value[PLAN] != QN_INDEXER_WGMMA) return shares;
-    return rows * shares <= limits->sm_count && rows * shares <= MOST_TOGETHER ? shares : 1;
+    return rows * shares <= most_together(limits->sm_count) ? shares : 1;
 }
 
 // Entries that a row can have.
@@ -611,7 +643,7 @@ QN_LAUNCH_PATH static void launch(const quern_spec *base, const qn_config *confi
     fill_keys(s, a, &p);
     out->grid[0] = (uint32_t)(a->T * p.shares), out->grid[1] = 1, out->grid[2] = 1;
     if (prefill) {
-        int64_t most = a->max_length ? a->max_length : a->L;
+        int64_t most = entries_of(s, a->max_length, a->L);
         qn_indexer_prefill_launch(a->T, most, limits, &made->stage[0], &p, &out->grid[0]);
     }
     out->skip = false;
@@ -643,6 +675,7 @@ const qn_family qn_family_indexer = {
     .bucket_of = bucket_of,
     .buckets_between = buckets_between,
     .choose = choose,
+    .fit = fit,
     .plan = plan,
     .workspace = workspace,
     .workspace_word = 0,

@@ -130,6 +130,14 @@ quern_status qn_config_canonical(const qn_family *family, const quern_spec *spec
     return look_aside(family, spec, arch, config, canonical);
 }
 
+void qn_config_choose(const qn_family *family, const quern_spec *spec, const qn_arch *arch, int sm_count, size_t bucket,
+                      qn_config *config)
+{
+    memset(config, 0, sizeof *config);
+    family->choose(spec, arch, bucket, config);
+    if (family->fit) (void)family->fit(spec, bucket, sm_count, config);
+}
+
 bool qn_spec_has_one_config(const qn_family *family, const quern_spec *spec)
 {
     return qn_spec_number(family, spec, "batch_invariant") != 0;

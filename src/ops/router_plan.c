@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ops/gate.h"
 #include "ops/router.h"
 
 typedef quern_router_spec spec_t;
@@ -44,7 +45,7 @@ static quern_status plan_gate(const spec_t *s, const qn_arch *arch, const qn_con
     qn_config config;
     qn_plan made;
     qn_router_gate_spec(s, &gate);
-    qn_family_gate.choose(&gate.base, arch, (size_t)(s->batch_invariant ? 1 : c->value[QN_ROUTER_GATE]), &config);
+    qn_gate_choose_dependent(&gate, arch, (size_t)(s->batch_invariant ? 1 : c->value[QN_ROUTER_GATE]), &config);
     QN_TRY(qn_family_gate.plan(&gate.base, arch, &config, &made));
     use_gate(arch, &made, k);
     return QUERN_OK;
@@ -227,7 +228,7 @@ static quern_status plan_kernel(const spec_t *s, const qn_arch *arch, const qn_c
 static void plan_gather(const spec_t *s, const qn_arch *arch, const qn_config *c, qn_kernel_plan *k)
 {
     qn_router_cut d = qn_router_cut_of(s, c);
-    int more = gate_threads(s) % 128 ? 16 : 8; // registers go to four warps, launch bounds count those that there are
+    int more = gate_threads(s) % 128 ? 16 : 8; // CTAs are counted as if they had a multiple of four warps
     int registers = (int)round_up(qn_router_gate_registers(s) + more + (d.slices + 3) / 4 * 4, 8);
     int by_registers = arch->registers_sm / ((int)round_up(s->E, 128) * registers);
     k->threads = gate_threads(s);

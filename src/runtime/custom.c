@@ -176,13 +176,12 @@ static quern_status build(request *r, const qn_driver *driver, const qn_device *
 
 static quern_status prepare(request *r, int ordinal, quern_kernel *kernel)
 {
-    const qn_driver *driver;
-    CUdevice handle;
+    qn_here here;
     qn_device device;
-    QN_TRY(qn_device_current(r->q, ordinal, &driver, &handle));
-    QN_TRY(qn_device_read(driver, handle, &device));
+    QN_TRY(qn_device_current(r->q, ordinal, &here));
+    QN_TRY(qn_device_read(here.driver, here.handle, &device));
     qn_nvtx_push(r->q->nvtx, "quern:prepare ", r->text);
-    quern_status status = build(r, driver, &device, kernel);
+    quern_status status = build(r, here.driver, &device, kernel);
     qn_nvtx_pop(r->q->nvtx);
     return status;
 }

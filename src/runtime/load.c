@@ -41,27 +41,28 @@ static quern_status load_driver(quern *q, const qn_driver **driver)
     return QUERN_OK;
 }
 
-quern_status qn_device_current(quern *q, int ordinal, const qn_driver **driver, CUdevice *handle)
+quern_status qn_device_current(quern *q, int ordinal, qn_here *here)
 {
-    CUcontext context = NULL;
-    QN_TRY(load_driver(q, driver));
+    here->context = NULL;
+    QN_TRY(load_driver(q, &here->driver));
+    const qn_driver *driver = here->driver;
     // Without a context, asking for its device would be an error of the API's, which tools report.
-    CUresult result = (*driver)->cuCtxGetCurrent(&context);
-    if (result != CUDA_SUCCESS || !context) return no_context(*driver, result);
-    result = (*driver)->cuCtxGetDevice(handle);
-    if (result != CUDA_SUCCESS) return qn_driver_fail(*driver, QUERN_DRIVER_ERROR, "cuCtxGetDevice", result);
-    if (ordinal == *handle || ordinal == QUERN_DEVICE_CURRENT) return QUERN_OK;
+    CUresult result = driver->cuCtxGetCurrent(&here->context);
+    if (result != CUDA_SUCCESS || !here->context) return no_context(driver, result);
+    result = driver->cuCtxGetDevice(&here->handle);
+    if (result != CUDA_SUCCESS) return qn_driver_fail(driver, QUERN_DRIVER_ERROR, "cuCtxGetDevice", result);
+    if (ordinal == here->handle || ordinal == QUERN_DEVICE_CURRENT) return QUERN_OK;
     CUdevice wanted;
     int count;
-    if (!is_present(*driver, ordinal, &count))
+    if (!is_present(driver, ordinal, &count))
         return qn_fail(QUERN_NO_DEVICE, "device = %d: 0 … %d are present", ordinal, count - 1);
-    result = (*driver)->cuDeviceGet(&wanted, ordinal);
-    if (result != CUDA_SUCCESS) return qn_driver_fail(*driver, QUERN_DRIVER_ERROR, "cuDeviceGet", result);
-    if (wanted == *handle) return QUERN_OK;
+    result = driver->cuDeviceGet(&wanted, ordinal);
+    if (result != CUDA_SUCCESS) return qn_driver_fail(driver, QUERN_DRIVER_ERROR, "cuDeviceGet", result);
+    if (wanted == here->handle) return QUERN_OK;
     return qn_fail(QUERN_WRONG_CONTEXT,
                    "device = %d, but the current context is of device %d: make a context of device %d current, "
                    "or pass QUERN_DEVICE_CURRENT",
-                   ordinal, (int)*handle, ordinal);
+                   ordinal, (int)here->handle, ordinal);
 }
 
 static quern_status no_target(const qn_device *device)
@@ -244,6 +245,21 @@ quern_status qn_load(quern *q, const qn_driver *driver, CUdevice device, qn_work
                               work->entry_name, work->spec_text, work->arch->name);
         QN_TRY(replace_refused(q, work));
     }
+}
+
+quern_status qn_load_here(quern *q, const qn_driver *driver, const qn_entry *entry)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUfunction function;
+    qn_process *process = qn_process_of(q);
+    if (!process) return QUERN_OUT_OF_MEMORY;
+    pthread_mutex_lock(&process->load_lock);
+    bool exchanged = driver->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+    CUresult result = driver->cuKernelGetFunction(&function, entry->kernel);
+    if (exchanged) driver->cuThreadExchangeStreamCaptureMode(&mode);
+    pthread_mutex_unlock(&process->load_lock);
+    if (result == CUDA_SUCCESS) return QUERN_OK;
+    return qn_driver_fail(driver, QUERN_LOAD_FAILED, "cuKernelGetFunction", result);
 }
 
 // ---- unloading

@@ -21,11 +21,12 @@ typedef struct request {
     const quern_any_spec *spec;
     const qn_config *config; // NULL: the planner's choice
     char text[512];          // the spec's
-    const qn_driver *driver;
+    const qn_here *here;
     qn_device device;
     qn_fingerprint fingerprint;
     qn_tuned tuned;        // read once: every plan of this request is made from it
     bool own;              // the library's own choice only
+    bool usual;            // as for the architecture's usual part, whatever the device
     uint32_t buckets;      // of the sizes; 0: all
     qn_variants *variants; // of the target last made
 } request;
@@ -50,7 +51,8 @@ static quern_status plan(const request *r, const qn_arch *arch)
 {
     if (r->config) return plan_given(r, arch);
     const qn_tune_device device = qn_fingerprint_device(&r->fingerprint);
-    const qn_tuned_view view = {.tuned = &r->tuned, .device = &device, .own = r->own, .buckets = r->buckets};
+    const qn_tuned_view view = {
+        .tuned = &r->tuned, .device = r->usual ? NULL : &device, .own = r->own, .buckets = r->buckets};
     return qn_variants_plan_view(&view, r->family, &r->spec->base, arch, r->variants);
 }
 
@@ -82,7 +84,9 @@ static quern_op *op_new(const request *r, const qn_arch *arch)
     if (!op) return NULL;
     memset(op, 0, bytes);
     op->q = r->q;
-    op->driver = r->driver;
+    op->driver = r->here->driver;
+    atomic_init(&op->ready_in[0], r->here->context);
+    atomic_init(&op->next_ready, 1u);
     op->family = r->family;
     op->arch = arch;
     op->spec = *r->spec;
@@ -118,7 +122,7 @@ static quern_status load_stage(const request *r, qn_work *work, const qn_kernel_
 {
     CUkernel kernel = NULL;
     qn_shape shape = {plan->cluster, plan->dynamic_shared};
-    QN_TRY(qn_load(r->q, r->driver, r->device.handle, work, shape, &kernel));
+    QN_TRY(qn_load(r->q, r->here->driver, r->device.handle, work, shape, &kernel));
     stage->function = (CUfunction)kernel;
     stage->entry = work->entry;
     stage->origin = work->origin;
@@ -138,6 +142,24 @@ static quern_status load_stages(const request *r, const qn_batch *batch, quern_o
     return QUERN_OK;
 }
 
+// Made ready in a context that it has not been in.
+static __attribute__((noinline)) quern_status ready_here(quern_op *op, const qn_here *here)
+{
+    for (size_t v = 0; v < op->variant_count; v++)
+        for (size_t s = 0; s < op->variant[v].plan.stage_count; s++)
+            QN_TRY(qn_load_here(op->q, here->driver, op->variant[v].stage[s].entry));
+    unsigned at = atomic_fetch_add_explicit(&op->next_ready, 1, memory_order_relaxed) % QN_MAX_CONTEXTS;
+    atomic_store_explicit(&op->ready_in[at], here->context, memory_order_release);
+    return QUERN_OK;
+}
+
+static inline bool is_ready_in(const quern_op *op, CUcontext context)
+{
+    for (int i = 0; i < QN_MAX_CONTEXTS; i++)
+        if (atomic_load_explicit(&op->ready_in[i], memory_order_acquire) == context) return true;
+    return false;
+}
+
 static void log_ready(const request *r, const quern_op *op, const qn_batch *batch, int64_t began_ms)
 {
     if (!qn_log_wants(&r->q->log, "dispatch")) return;
@@ -155,24 +177,46 @@ static bool may_not_compile(quern_status status)
     return status == QUERN_WOULD_COMPILE || status == QUERN_NVRTC_NOT_FOUND || status == QUERN_NVRTC_LACKS_ARCH;
 }
 
-// Every warm has the library's own choice: where a tuned one is missing and cannot be made, it serves.
+// Whether the device may be given other plans than the architecture's usual part.
+static bool is_small(const request *r)
+{
+    return r->family->fit && r->fingerprint.numbers.sm_count < r->device.targets[0]->sm_count;
+}
+
+// What is tried: the choice, the library's own, its own for the usual part. Every warm has the last; a warm of all sizes has
+// the one before it.
+enum { CHOICE, OWN, USUAL, ATTEMPTS };
+
+static bool is_another(const request *r, int attempt)
+{
+    return attempt == OWN ? r->tuned.list.count > 0 : attempt == CHOICE || is_small(r);
+}
+
 static quern_status obtain(request *r, qn_batch *batch, const qn_arch **arch)
 {
     qn_message_mark mark;
-    quern_status status = qn_obtain_targets(r->q, &r->device, make_batch, r, batch, arch);
-    if (r->config || !r->tuned.list.count || !may_not_compile(status)) return status;
-    qn_message_save(&mark);
-    r->own = true;
-    if (qn_obtain_targets(r->q, &r->device, make_batch, r, batch, arch) != QUERN_OK) {
+    quern_status status = QUERN_OK;
+    if (r->config) return qn_obtain_targets(r->q, &r->device, make_batch, r, batch, arch);
+    for (int attempt = CHOICE; attempt < ATTEMPTS; attempt++) {
+        if (!is_another(r, attempt)) continue;
+        r->own = attempt >= OWN, r->usual = attempt == USUAL;
+        quern_status result = qn_obtain_targets(r->q, &r->device, make_batch, r, batch, arch);
+        if (attempt == CHOICE) {
+            if (!may_not_compile(result)) return result;
+            status = result;
+            qn_message_save(&mark);
+        }
+        if (result != QUERN_OK) continue;
+        qn_log_line(&r->q->log, "dispatch", QUERN_LOG_WARNING,
+                    "no cache has the kernels of %s, and they cannot be "
+                    "compiled here: the library's own choices serve%s (%s)",
+                    r->tuned.list.count ? "the tuned choices" : "the choices for so few SMs",
+                    r->usual ? ", those for more SMs" : "", r->text);
         qn_message_restore(&mark);
-        return status;
+        return QUERN_OK;
     }
-    qn_log_line(&r->q->log, "dispatch", QUERN_LOG_WARNING,
-                "no cache has the kernels of the tuned choices, and they cannot be compiled here: the library's own "
-                "choices serve (%s)",
-                r->text);
     qn_message_restore(&mark);
-    return QUERN_OK;
+    return status;
 }
 
 static quern_status build(request *r, quern_op **out)
@@ -197,8 +241,8 @@ static quern_status build(request *r, quern_op **out)
 }
 
 // Everything slow, after the look-up missed.
-static quern_status build_for(quern *q, const qn_family *family, const quern_any_spec *spec, const qn_driver *driver,
-                              CUdevice handle, const qn_config *config, uint32_t buckets, quern_op **op)
+static quern_status build_for(quern *q, const qn_family *family, const quern_any_spec *spec, const qn_here *here,
+                              const qn_config *config, uint32_t buckets, quern_op **op)
 {
     qn_message_mark mark;
     qn_message_save(&mark);
@@ -206,11 +250,11 @@ static quern_status build_for(quern *q, const qn_family *family, const quern_any
     if (r) r->variants = malloc(sizeof *r->variants);
     quern_status status = r && r->variants ? QUERN_OK : qn_fail(QUERN_OUT_OF_MEMORY, "out of memory: planning a spec");
     if (status == QUERN_OK) {
-        r->q = q, r->family = family, r->spec = spec, r->config = config, r->driver = driver, r->buckets = buckets;
+        r->q = q, r->family = family, r->spec = spec, r->config = config, r->here = here, r->buckets = buckets;
         status = quern_spec_format(&spec->base, r->text, sizeof r->text);
     }
-    if (status == QUERN_OK) status = qn_device_read(driver, handle, &r->device);
-    if (status == QUERN_OK && !config) status = qn_fingerprint_read(driver, handle, &r->fingerprint);
+    if (status == QUERN_OK) status = qn_device_read(here->driver, here->handle, &r->device);
+    if (status == QUERN_OK && !config) status = qn_fingerprint_read(here->driver, here->handle, &r->fingerprint);
     if (status == QUERN_OK && !config) qn_tuned_read(q, r->text, &r->tuned);
     if (status == QUERN_OK) {
         qn_nvtx_push(q->nvtx, "quern:prepare ", r->text);
@@ -322,8 +366,8 @@ static quern_status check_call(quern *q, const quern_spec *spec, const void *out
 }
 
 // By the complete spec: what the caller's bytes did not find.
-static quern_status find_or_build(quern *q, const quern_spec *spec, const qn_range *range, const qn_driver *driver,
-                                  CUdevice handle, quern_op **op)
+static quern_status find_or_build(quern *q, const quern_spec *spec, const qn_range *range, const qn_here *here,
+                                  quern_op **op)
 {
     uint32_t buckets = 0;
     const qn_family *family;
@@ -332,27 +376,29 @@ static quern_status find_or_build(quern *q, const quern_spec *spec, const qn_ran
     quern_op *fresh = NULL;
     QN_TRY(qn_spec_complete(spec, &family, &full));
     if (range) QN_TRY(qn_range_buckets(family, &full.base, range, &buckets));
-    describe_request(family, &full.base, handle, buckets, &descriptor);
+    describe_request(family, &full.base, here->handle, buckets, &descriptor);
     *op = qn_table_find(&q->table, &descriptor);
     if (*op) {
         QN_TALLY(q, hit_table, 1);
         return QUERN_OK;
     }
-    QN_TRY(build_for(q, family, &full, driver, handle, NULL, buckets, &fresh));
+    QN_TRY(build_for(q, family, &full, here, NULL, buckets, &fresh));
     return publish(q, &descriptor, fresh, op);
 }
 
 // What was not found where the caller's spec was before.
 static __attribute__((noinline)) quern_status prepare_slowly(quern *q, const quern_spec *spec, const qn_range *range,
-                                                             const qn_driver *driver, CUdevice handle, quern_op **op)
+                                                             const qn_here *here, quern_op **op)
 {
     qn_descriptor alias;
-    bool has_alias = !range && describe_bytes(spec, handle, &alias);
+    bool has_alias = !range && describe_bytes(spec, here->handle, &alias);
     quern_op *found = has_alias ? find_alias(q, spec, &alias) : NULL;
-    if (found) {
+    bool is_hit = found != NULL;
+    if (!is_hit) QN_TRY(find_or_build(q, spec, range, here, &found));
+    if (!is_ready_in(found, here->context)) QN_TRY(ready_here(found, here));
+    if (is_hit) {
         qn_quern_retain_hit(q);
     } else {
-        QN_TRY(find_or_build(q, spec, range, driver, handle, &found));
         if (has_alias) add_alias(q, &alias, found);
         qn_quern_retain(q);
     }
@@ -362,16 +408,16 @@ static __attribute__((noinline)) quern_status prepare_slowly(quern *q, const que
 
 static quern_status prepare(quern *q, const quern_spec *spec, const qn_range *range, int device, quern_op **op)
 {
-    const qn_driver *driver;
-    CUdevice handle;
+    qn_here here;
     QN_TRY(check_call(q, spec, op));
-    quern_status status = qn_device_current(q, device, &driver, &handle);
+    quern_status status = qn_device_current(q, device, &here);
     if (status != QUERN_OK) {
         QN_TRY(quern_spec_check(spec)); // a bad spec is the nearer fault
         return status;
     }
-    quern_op *found = range ? NULL : find_recent(q, spec, handle);
-    if (!found) return prepare_slowly(q, spec, range, driver, handle, op);
+    quern_op *found = range ? NULL : find_recent(q, spec, here.handle);
+    if (!found) return prepare_slowly(q, spec, range, &here, op);
+    if (!is_ready_in(found, here.context)) QN_TRY(ready_here(found, &here));
     qn_quern_retain_hit(q);
     *op = found;
     return QUERN_OK;
@@ -393,14 +439,13 @@ quern_status quern_prepare_sizes(quern *q, const quern_spec *spec, const void *f
 quern_status qn_prepare_config(quern *q, const quern_spec *spec, int device, const qn_config *config, quern_op **op)
 {
     const qn_family *family;
-    const qn_driver *driver;
     quern_any_spec full;
-    CUdevice handle;
+    qn_here here;
     quern_op *fresh = NULL;
     QN_TRY(check_call(q, spec, op));
     QN_TRY(qn_spec_complete(spec, &family, &full));
-    QN_TRY(qn_device_current(q, device, &driver, &handle));
-    QN_TRY(build_for(q, family, &full, driver, handle, config, 0, &fresh));
+    QN_TRY(qn_device_current(q, device, &here));
+    QN_TRY(build_for(q, family, &full, &here, config, 0, &fresh));
     qn_quern_retain(q);
     *op = fresh;
     return QUERN_OK;

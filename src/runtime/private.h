@@ -30,6 +30,7 @@ enum {
     QN_DEFAULT_SHARED = 48 * 1024, // a CTA may use this much shared memory without opting in
     QN_PORTABLE_CLUSTER = 8,       // a larger cluster needs the non-portable attribute
     QN_WORKSPACE_ALIGN = 256,
+    QN_MAX_CONTEXTS = 4, // of a device, that an op knows it is ready in
     QN_MAX_ALIASES = 16, // of an op: bytes that differ and mean the same, such as padding
     QN_RECENT = 64,      // a power of 2
     QN_LOCK_SLOTS = 64,
@@ -293,8 +294,15 @@ typedef struct qn_device {
     size_t target_count;
 } qn_device;
 
-// The driver, and the device of the current context. NO_CONTEXT, WRONG_CONTEXT, NO_DEVICE and the driver's statuses.
-quern_status qn_device_current(quern *q, int ordinal, const qn_driver **driver, CUdevice *handle);
+// Where a call is made: the driver, the current context and its device.
+typedef struct qn_here {
+    const qn_driver *driver;
+    CUcontext context;
+    CUdevice handle;
+} qn_here;
+
+// NO_CONTEXT, WRONG_CONTEXT, NO_DEVICE and the driver's statuses.
+quern_status qn_device_current(quern *q, int ordinal, qn_here *here);
 quern_status qn_device_read(const qn_driver *driver, CUdevice handle, qn_device *device);
 quern_status qn_lacks_arch(const qn_nvrtc *nvrtc, const char *who, const qn_arch *const *targets, size_t count);
 
@@ -304,6 +312,8 @@ typedef struct qn_shape {
 // Loads work's image and makes it ready on the device; a stored image that the loader refuses is compiled anew, once.
 quern_status qn_load(quern *q, const qn_driver *driver, CUdevice device, qn_work *work, qn_shape shape,
                      CUkernel *kernel);
+// An image that is loaded, made ready in another context of its device. LOAD_FAILED.
+quern_status qn_load_here(quern *q, const qn_driver *driver, const qn_entry *entry);
 void qn_unload(quern *q, qn_entry *entry); // gives one use back; the last one unloads
 void qn_entry_unload_all(quern *q);        // at the end: every library that is left
 
@@ -360,6 +370,10 @@ struct quern_op {
     const qn_arch *arch;
     _Atomic size_t references; // of an op outside the table
     _Atomic int aliases;       // entries of quern.aliases
+    // The contexts in which its kernels are ready: the last few that asked. A destroyed one's handle may be another's later,
+    // where the first launch then loads.
+    _Atomic(CUcontext) ready_in[QN_MAX_CONTEXTS];
+    _Atomic unsigned next_ready;
     unsigned char of_bucket[QN_MAX_BUCKETS];
     size_t variant_count;
     qn_op_variant variant[];

@@ -126,10 +126,15 @@ static bool is_candidate(const qn_tuned *tuned, size_t index, const qn_tune_devi
            (index >= tuned->list.count || qn_tuned_is_current(row, tuned->library, device, &why));
 }
 
+static int sm_count_of(const qn_tuned_view *view, const qn_arch *arch)
+{
+    return view->device ? view->device->sm_count : arch->sm_count;
+}
+
 static place place_of(const qn_tuned_view *view, size_t index, const qn_arch *arch)
 {
     const qn_tune_row *row = row_at(view->tuned, index);
-    int sm_count = view->device ? view->device->sm_count : arch->sm_count;
+    int sm_count = sm_count_of(view, arch);
     bool same = view->device && qn_tune_same_device(&row->device, view->device);
     int level = same ? QN_TUNED_DEVICE : row->device.sm_count == sm_count ? QN_TUNED_SM_COUNT : QN_TUNED_ARCH;
     if (index >= view->tuned->list.count) level += QN_TUNED_BUILT_IN;
@@ -166,6 +171,14 @@ static bool read_config(const qn_family *family, const quern_spec *spec, const q
     return usable;
 }
 
+// Whether a winner of another device can be what it was there. What it would be made into was not timed anywhere.
+static bool is_as_timed(const qn_family *family, const quern_spec *spec, size_t bucket, const qn_tune_row *row,
+                        int sm_count, const qn_config *config)
+{
+    qn_config made = *config;
+    return !family->fit || row->device.sm_count == sm_count || !family->fit(spec, bucket, sm_count, &made);
+}
+
 qn_tuned_level qn_tuned_choose(const qn_tuned_view *view, const qn_family *family, const quern_spec *spec,
                                const qn_arch *arch, size_t bucket, qn_config *config)
 {
@@ -174,12 +187,14 @@ qn_tuned_level qn_tuned_choose(const qn_tuned_view *view, const qn_family *famil
     family->bucket_name(bucket, name, sizeof name);
     bool found = view->tuned && !qn_spec_has_one_config(family, spec) && next_place(view, arch, name, NULL, &at);
     while (found) {
-        if (read_config(family, spec, arch, row_at(view->tuned, at.index), config)) return (qn_tuned_level)at.level;
+        const qn_tune_row *row = row_at(view->tuned, at.index);
+        if (read_config(family, spec, arch, row, config) &&
+            is_as_timed(family, spec, bucket, row, sm_count_of(view, arch), config))
+            return (qn_tuned_level)at.level;
         last = at;
         found = next_place(view, arch, name, &last, &at);
     }
-    memset(config, 0, sizeof *config);
-    family->choose(spec, arch, bucket, config);
+    qn_config_choose(family, spec, arch, sm_count_of(view, arch), bucket, config);
     return QN_TUNED_HEURISTIC;
 }
 

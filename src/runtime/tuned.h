@@ -5,7 +5,8 @@
 //   (1) Reading never fails: a table that cannot be read has no results.
 //   (2) What was read is a snapshot: all plans of one prepare are made from it.
 //   (3) A batch-invariant spec has one configuration for all sizes: results, which are by ranges of sizes, do not count.
-//   (4) A result that this library does not understand, or whose plan is refused, is passed over for the next one.
+//   (4) A result that this library does not understand, or whose plan is refused, is passed over for the next one; so is one of
+//       a device with more SMs, where its launches here would not go by it (family->fit).
 #ifndef QN_RUNTIME_TUNED_H
 #define QN_RUNTIME_TUNED_H
 

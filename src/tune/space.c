@@ -60,8 +60,8 @@ quern_status qn_space_seeds(const qn_space *space, qn_configs *list)
 {
     const qn_family *family = space->family;
     qn_config config, canonical;
-    memset(&config, 0, sizeof config);
-    family->choose(space->spec, space->arch, space->bucket, &config);
+    qn_config_choose(family, space->spec, space->arch, space->sm_count ? space->sm_count : space->arch->sm_count,
+                     space->bucket, &config);
     QN_TRY(qn_config_canonical(family, space->spec, space->arch, &config, &canonical));
     QN_TRY(qn_configs_add(list, &canonical));
     for (size_t bucket = 0; bucket < family->bucket_count; bucket++) {

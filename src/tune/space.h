@@ -12,6 +12,7 @@ typedef struct qn_space {
     const quern_spec *spec; // complete
     const qn_arch *arch;
     size_t bucket;
+    int sm_count; // of the device; 0: of the architecture's usual part
 } qn_space;
 
 // A list without repetition, in the order of adding.

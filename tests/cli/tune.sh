@@ -83,12 +83,12 @@ for n in 1 2 3 4 5 6 7 8 9; do seq -f "$spec [rows 1..%g]" 100; echo 'softmax_to
 t quern tune @many.txt
 
 # The built-in table: explained by its winners, and not compared.
-t quern tune --explain 'gate E=256 K=6 in=f32 bias=1' --db t.db
-t_json quern tune --explain 'gate E=256 K=6 in=f32 bias=1' --db t.db --json
+t quern tune --explain 'gate E=384 K=6 in=f32 bias=1' --db t.db
+t_json quern tune --explain 'gate E=384 K=6 in=f32 bias=1' --db t.db --json
 printf 'quern-tune 1\n' >empty.txt
 t quern tune --import empty.txt --db empty.db
 t quern tune --compare --db empty.db
-t quern tune --compare 'gate E=256 K=6 in=f32 bias=1' --db empty.db
+t quern tune --compare 'gate E=384 K=6 in=f32 bias=1' --db empty.db
 
 # What could never be used is refused, and then nothing of the file is kept.
 refused() { results "$version" 1000 256 | sed "$1" >refused.txt; t quern tune --import refused.txt --db refused.db; }

@@ -32,7 +32,7 @@ t quern tune --list --db own.db --json >/dev/null
 sqlite3 :memory: "SELECT json_extract(value, '$.table', '$.bucket') FROM json_each(CAST(readfile('$TMPDIR/out') AS TEXT), '$.results') WHERE json_extract(value, '$.device') = 'Some GPU'"
 t env QUERN_SEALED=:absent.db:own.txt quern tune --explain "$spec" --db ''
 unset QUERN_SEALED
-quern tune --list 2>/dev/null | sed -n 's/.*gate E=256 K=6 in=f32 bias=1 *\(N [^ ]*\) .*/\1/p'
+quern tune --list 2>/dev/null | sed -n 's/.*gate E=384 K=6 in=f32 bias=1 *\(N [^ ]*\) .*/\1/p'
 
 # options that would change nothing
 for words in '--list --budget 5s' '--compare --jobs 2' '--list --rows 8' '--export x.txt --N 8' '--import own.txt --json' \

@@ -25,6 +25,7 @@ static const char *const forced[] = {
     "plan=block ctas=1",
     "plan=lanes lanes=8 units=1 warps=8 ctas=1",
     "plan=lanes lanes=8 units=4 warps=4 ctas=2",
+    "plan=lanes lanes=8 units=4 warps=1 ctas=30",
     "plan=lanes lanes=16 units=2 warps=2 ctas=2",
     "plan=lanes lanes=16 units=4 warps=8 ctas=2",
     "plan=lanes lanes=32 units=1 warps=1 ctas=4",

@@ -77,8 +77,8 @@ static void seen_keys(const attention_case *c, int64_t b, int64_t query, row *r)
     const quern_attention_spec *s = &c->spec;
     int64_t position = query + c->keys[b] - c->queries[b], right = s->causal ? 0 : s->window_right;
     r->first = 0, r->last = c->keys[b];
-    if (s->window_left >= 0 && position - s->window_left > 0) r->first = position - s->window_left;
-    if (right >= 0 && right < c->keys[b] && position + right + 1 < r->last) r->last = position + right + 1;
+    if (s->window_left >= 0 && position > s->window_left) r->first = position - s->window_left;
+    if (right >= 0 && right < c->keys[b] - 1 - position) r->last = position + right + 1;
     if (r->last < r->first) r->last = r->first;
 }
 

@@ -218,7 +218,7 @@ static void keep_groups(token *t, tally *found)
     while (left > 0) {
         int64_t least = -1;
         for (int64_t i = 0; i < count; i++)
-            if (!g[i].kept && may[i] && (least < 0 || g[i].best < g[least].best)) least = i;
+            if (!g[i].kept && may[i] && (least < 0 || g[i].best <= g[least].best)) least = i; // equals: the last
         if (least < 0) break;
         g[least].kept = true, left--;
     }
@@ -272,7 +272,7 @@ static void judge_weights(const token *t, tally *found)
         double absolute = error * fabs(spec->scale);
         if (spec->renormalize) {
             want = sum <= 0 ? (isnan(a) ? NAN : 0.0) : a / sum * spec->scale;
-            absolute = sum > 0 ? (error + fabs(a) / sum * sum_error) / sum * fabs(spec->scale) : 0.0;
+            absolute = sum > 0 ? ((error + fabs(a) / sum * sum_error) / sum + 0x1p-150) * fabs(spec->scale) : 0.0;
             relative = (double)(spec->K + 4) * 0x1p-24;
         }
         if (!near(t->weight[k], want, absolute + relative * fabs(want) + 0x1p-149))

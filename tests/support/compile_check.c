@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include "cuda/residency.h"
+
 const char *const compile_targets[COMPILE_TARGETS] = {"sm_80",   "sm_86",   "sm_89",   "sm_90a", "sm_100a",
                                                       "sm_100f", "sm_103a", "sm_120a", "sm_121a"};
 
@@ -67,8 +69,8 @@ void compile_check_refusals(const compile_refusal *refused, size_t count)
 static bool fits(const qn_kernel_plan *k, const qn_arch *arch, bool chosen)
 {
     return k->threads >= 32 && k->threads <= 1024 && k->threads % 32 == 0 && k->min_ctas >= 1 &&
-           k->min_ctas * k->threads <= arch->max_threads_sm && k->cluster >= 1 && k->cluster <= arch->max_cluster &&
-           k->dynamic_shared >= 0 && k->dynamic_shared <= arch->shared_cta &&
+           k->min_ctas * k->threads <= arch->max_threads_sm && k->min_ctas <= arch->max_ctas_sm && k->cluster >= 1 &&
+           k->cluster <= arch->max_cluster && k->dynamic_shared >= 0 && k->dynamic_shared <= arch->shared_cta &&
            (!chosen || k->min_ctas * (k->dynamic_shared + 1024) <= arch->shared_sm) && // 1 KiB a CTA is the driver's
            k->params_bytes > 0 && k->params_bytes <= QN_MAX_PARAMS && k->constant_count <= QN_MAX_CONSTANTS &&
            strlen(k->entry) < QN_MAX_ENTRY - 1 &&
@@ -208,11 +210,6 @@ void compile_check_configs(const char *const *texts, size_t count, const compile
 
 // ---- kernels
 
-static int up(int value, int step)
-{
-    return (value + step - 1) / step * step;
-}
-
 // Whether a kernel is of its spec's own family. How many of another's an SM holds is for that family's test to say.
 static bool is_own(const compile_job *job)
 {
@@ -225,12 +222,10 @@ static bool has_resources(const compile_job *job)
 {
     const qn_kernel_plan *k = &job->plan;
     const qn_image *image = job->image;
-    // Registers go by 256 to a warp, warps by 4 to a CTA.
-    int ctas = is_own(job) ? k->min_ctas : 1;
-    int warps = up(k->threads / 32, 4), registers = up(image->registers * 32, 256) * warps * ctas;
-    int shared = image->shared_bytes + k->dynamic_shared;
-    if (image->local_bytes == 0 && image->registers > 0 && registers <= job->arch->registers_sm &&
-        shared <= job->arch->shared_cta && ctas * (shared + 1024) <= job->arch->shared_sm)
+    int ctas = is_own(job) ? k->min_ctas : 1, shared = image->shared_bytes + k->dynamic_shared;
+    if (image->local_bytes == 0 && image->registers > 0 &&
+        qn_ctas_by_registers(job->arch, k->threads, image->registers) >= ctas && shared <= job->arch->shared_cta &&
+        ctas * (shared + 1024) <= job->arch->shared_sm)
         return true;
     print_error("'%s' on %s: %s: local %d bytes (must be 0), %d registers × %d threads × %d CTAs (an SM has %d), "
                 "shared %d + %d bytes\n",

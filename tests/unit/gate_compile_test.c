@@ -103,6 +103,7 @@ static const char *const corners[] = {
     "gate E=256 K=6 in=f32 bias=1",
     "gate E=384 K=6 in=f32 bias=1",
     "gate E=256 K=8 in=f32 bias=1",
+    "gate E=224 K=7 in=f32 act=sigmoid bias=1", // many tokens: CTAs of one warp with 64 registers
     "gate E=255 K=31 in=f16 act=softmax bias=1 index=i64",
     "gate E=1024 K=32 in=f32 bias=1",
     "gate E=1024 K=32 in=bf16 act=softmax bias=1 n_group=8 topk_group=3",

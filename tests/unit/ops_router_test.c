@@ -254,6 +254,21 @@ static void the_gate_of_parts_has_a_warp_a_token_up_to_4096(void **state)
     }
 }
 
+// A gate alone has CTAs of one warp there, because it copies its rows; one that waits for a launch before it does not.
+static void the_gate_of_more_than_8192_has_eight_warps_a_CTA(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {spec_bf16, "router D=4096 E=256 K=6 in=f32 w=f32 bias=1"};
+    for (size_t i = 0; i < QN_COUNT(specs); i++) {
+        made m = make(specs[i], "sm_90a", 16384);
+        const qn_kernel_plan *gate = &m.plan.stage[1];
+        assert_string_equal(gate->template_path, "gate/lanes.cu");
+        assert_int_equal(gate->threads, 256);
+        assert_int_equal(constant_of(gate, "LANES"), 8);
+        assert_int_equal(constant_of(gate, "DEPENDENT"), 1);
+    }
+}
+
 // The gate's CTAs begin where products are done: no SM may take more than its share of them, and none may be left for later.
 static void each_SM_has_its_share_of_the_gate_of_parts(void **state)
 {
@@ -473,6 +488,7 @@ int main(void)
         cmocka_unit_test(multicast_deals_every_block_once),
         cmocka_unit_test(multicast_deals_whole_tiles_evenly),
         cmocka_unit_test(the_gate_of_parts_has_a_warp_a_token_up_to_4096),
+        cmocka_unit_test(the_gate_of_more_than_8192_has_eight_warps_a_CTA),
         cmocka_unit_test(each_SM_has_its_share_of_the_gate_of_parts),
         cmocka_unit_test(more_tokens_are_never_less_work),
         cmocka_unit_test(more_experts_than_threads_have_registers_for_are_two_launches),

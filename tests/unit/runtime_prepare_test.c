@@ -116,6 +116,45 @@ static void a_context_that_is_not_the_primary_one_serves_and_stays(void **state)
     quern_close(q);
 }
 
+// A launch never loads: not in the second context of a device either.
+static void a_hit_in_another_context_makes_the_op_ready_there(void **state)
+{
+    (void)state;
+    quern *q = open_in_memory();
+    quern_op *op = runtime_prepare(q, 1000, 0);
+    const long loaded = fake_driver.call.cuKernelGetFunction.count;
+    fake_driver_enter(fake_driver_other_context(0));
+
+    quern_op *same = runtime_prepare(q, 1000, 0);
+    assert_ptr_equal(same, op);
+    const long there = fake_driver.call.cuKernelGetFunction.count;
+    assert_int_equal(there, 2 * loaded);
+    quern_op_release(runtime_prepare(q, 1000, 0));
+    fake_driver_enter(fake_driver_context(0));
+    quern_op_release(runtime_prepare(q, 1000, 0));
+    assert_int_equal(fake_driver.call.cuKernelGetFunction.count, there); // known in both
+
+    quern_op_release(same);
+    quern_op_release(op);
+    quern_close(q);
+}
+
+static void a_context_that_refuses_the_module_gets_no_op(void **state)
+{
+    (void)state;
+    quern *q = open_in_memory();
+    quern_op *op = runtime_prepare(q, 1000, 0);
+    fake_driver_enter(fake_driver_other_context(0));
+
+    fake_driver.call.cuKernelGetFunction.fail = CUDA_ERROR_OUT_OF_MEMORY;
+    fake_driver.call.cuKernelGetFunction.times = 1;
+    assert_int_equal(try_prepare(q, 0), QUERN_LOAD_FAILED);
+    assert_int_equal(try_prepare(q, 0), QUERN_OK);
+
+    quern_op_release(op);
+    quern_close(q);
+}
+
 static void without_a_driver_the_status_says_so(void **state)
 {
     (void)state;
@@ -748,6 +787,8 @@ int main(void)
         TEST(without_a_context_the_message_says_how_to_get_one),
         TEST(a_context_of_another_device_is_named),
         TEST(a_context_that_is_not_the_primary_one_serves_and_stays),
+        TEST(a_hit_in_another_context_makes_the_op_ready_there),
+        TEST(a_context_that_refuses_the_module_gets_no_op),
         TEST(without_a_driver_the_status_says_so),
         TEST(a_kernel_is_of_the_best_target_of_the_device),
         TEST(each_device_gets_an_op_of_its_own),

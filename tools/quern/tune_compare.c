@@ -121,7 +121,7 @@ static const table_column columns[] = {
     {NULL, "arch", TABLE_TEXT, 0},
 };
 
-// What the library itself would choose for a problem, as text; false: the row is of a family, a range or an architecture
+// What the library itself would choose for a problem on its device, as text; false: the row is of a family, a range or an architecture
 // that is not known here.
 static bool own_choice(const qn_tune_row *row, qn_text *config)
 {
@@ -133,7 +133,7 @@ static bool own_choice(const qn_tune_row *row, qn_text *config)
     if (quern_spec_parse(row->spec, &spec) != QUERN_OK || qn_arch_find(row->arch, &arch) != QUERN_OK) return false;
     if (qn_family_find(spec.base.family, &family) != QUERN_OK) return false;
     if (!qn_bucket_find(family, row->bucket, row->sizes, &bucket)) return false;
-    family->choose(&spec.base, arch, bucket, &chosen);
+    qn_config_choose(family, &spec.base, arch, row->device.sm_count, bucket, &chosen);
     if (qn_config_canonical(family, &spec.base, arch, &chosen, &canonical) != QUERN_OK) return false;
     qn_config_write(family, &canonical, config);
     return qn_text_check(config) == QUERN_OK;

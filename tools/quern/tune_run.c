@@ -171,7 +171,7 @@ static quern_status keep(tuning *t, const qn_space *space, const qn_search *sear
 static quern_status run_job(tuning *t, const tune_job *j)
 {
     qn_search search;
-    const qn_space space = {j->subject->family, &j->item->spec.base, t->arch, j->bucket};
+    const qn_space space = {j->subject->family, &j->item->spec.base, t->arch, j->bucket, t->fingerprint.sm_count};
     t->job = j;
     quern_status status = search_job(t, &space, &search);
     if (status != QUERN_OK) return qn_fail_in(status, "%s, %s", j->item->text, j->sizes_text);
