@@ -9,7 +9,7 @@ install(FILES ${CMAKE_CURRENT_SOURCE_DIR}/include/quern/quern.h DESTINATION ${CM
 install(EXPORT quern_targets NAMESPACE quern:: FILE quern-targets.cmake DESTINATION ${QUERN_PACKAGE_DIR})
 file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/quern-config.cmake
   "# find_package(quern): quern::shared and quern::static.\ninclude(\"\${CMAKE_CURRENT_LIST_DIR}/quern-targets.cmake\")\n")
-write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/quern-config-version.cmake COMPATIBILITY SameMinorVersion)
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/quern-config-version.cmake COMPATIBILITY SameMajorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/quern-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/quern-config-version.cmake
   DESTINATION ${QUERN_PACKAGE_DIR})
 

@@ -14,6 +14,7 @@ target_link_libraries(quern_objects PRIVATE quern_warnings)
 set(QUERN_LINK ${QUERN_SQLITE_LIBRARY} ${QUERN_XXHASH_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS} m)
 add_library(quern_static STATIC $<TARGET_OBJECTS:quern_objects>)
 add_library(quern_shared SHARED $<TARGET_OBJECTS:quern_objects>)
+# One soname for all of a major version: tests/embed/abi.txt keeps what code was compiled against. install.cmake says the same.
 foreach(kind static shared)
   set_target_properties(quern_${kind} PROPERTIES OUTPUT_NAME quern EXPORT_NAME ${kind} VERSION ${PROJECT_VERSION}
     SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C)

@@ -236,7 +236,7 @@ typedef struct quern_options {
     quern_toolchain toolchain;
     int busy_timeout_ms;     /* waiting for a locked database. Default 5000; -1: do not wait */
     int flight_timeout_ms;   /* waiting for another process's compile of the same kernel. Default 60000; -1: none */
-    int compile_timeout_ms;  /* one compile. Default 120000; -1: no limit */
+    int compile_timeout_ms;  /* one compile. Default 120000; -1: no limit. An NVRTC before 12.8 runs to its end */
     int compile_threads;     /* kernels of one spec compiled at a time. Default: the processors this process may use */
     int64_t cache_cap_bytes; /* images in the user's database, oldest use first out. Default 1 GiB; -1: no cap */
     int line_info;           /* 1: kernels carry line information (and are other kernels: it is in the key).
@@ -245,7 +245,7 @@ typedef struct quern_options {
     int ignore_environment;  /* 1: read no variable */
     quern_log_fn log;        /* may be NULL */
     void *log_user;
-    quern_cancel_fn cancel; /* may be NULL */
+    quern_cancel_fn cancel; /* may be NULL. With an NVRTC before 12.8 it is asked before a compile only */
     void *cancel_user;
     const quern_store *store; /* used in place of the SQLite database (copied; section 12). Default NULL */
     quern_tuning tuning;      /* $QUERN_TUNE: normal, frozen, off */
@@ -265,7 +265,8 @@ typedef struct quern_options {
 QUERN_API quern_status quern_open(const quern_options *options, quern **out);
 
 /* Frees everything; ops that are still held stay usable until they are released. NULL is allowed. Not while another
- * thread is inside a call on the same quern; launches of ops that are held may go on. */
+ * thread is inside a call on the same quern; launches of ops that are held may go on, but one that logs (the part launch,
+ * section 14) is such a call. */
 QUERN_API void quern_close(quern *q);
 
 /* ---------------------------------------------------------------------------------------------------------------
@@ -315,9 +316,10 @@ QUERN_API quern_op *quern_op_retain(quern_op *op);
 QUERN_API void quern_op_release(quern_op *op);
 
 /* Bytes of device memory that launches with sizes up to these need (a pointer to the family's sizes structure, for
- * example quern_softmax_topk_sizes; attention's Hq and Hkv are exact there); often 0, and 0 when an argument is NULL. The
- * caller allocates it, aligned to 256 bytes, for this op alone: counters stay there from launch to launch, where another
- * op's would lie elsewhere or begin from another value. A workspace that another op used since must be initialised again. */
+ * example quern_softmax_topk_sizes; attention's Hq and Hkv are exact there); often 0, and 0 when an argument is NULL;
+ * SIZE_MAX, with a message, for sizes without INIT. The caller allocates it, aligned to 256 bytes, for this op alone:
+ * counters stay there from launch to launch, where another op's would lie elsewhere or begin from another value. A
+ * workspace that another op used since must be initialised again. */
 QUERN_API size_t quern_workspace_size(const quern_op *op, const void *sizes);
 
 /* Puts the workspace, all bytes of it, into its first state, on the stream: once, and again after a launch that failed.
@@ -524,7 +526,7 @@ QUERN_API quern_status quern_gate(const quern_op *op, const quern_gate_args *arg
  * than N, since the CTAs that wait are the last N.
  *
  * Any row strides, any base aligned to its element; rows that begin at multiples of 16 bytes are read faster. N = 0:
- * success, nothing launched. No N is refused for a spec that is not. */
+ * success, nothing launched. N goes as far as there are CTAs: to 2^31 - 1 tiles of 8 tokens and 8 experts. */
 typedef enum quern_w_layout { QUERN_W_ED = 0, QUERN_W_DE } quern_w_layout;
 
 typedef struct quern_router_spec {
@@ -911,7 +913,7 @@ QUERN_API size_t quern_op_stages(const quern_op *op, size_t variant);
 QUERN_API quern_status quern_op_describe(const quern_op *op, size_t variant, size_t stage, quern_kernel_info *info);
 
 /* The variant that serves these sizes (the family's sizes structure); quern_op_variants(op) when the op was prepared for
- * others only. */
+ * others only, and, with a message, for sizes without INIT. */
 QUERN_API size_t quern_op_variant_for(const quern_op *op, const void *sizes);
 
 /* The kernel itself, for callers with a loader of their own; lives as long as the op. */
@@ -1017,7 +1019,9 @@ struct quern_store {
  * The key is the complete content: source, entry, options, headers, digest, architecture. So what comes from outside
  * has to be in it. An #include is resolved from `headers` only. An option that reads or writes something else (an include
  * path, a precompiled header, --time, …), or that Quern does not know, is refused unless `digest` says what it depends
- * on: any bytes that change whenever that content changes, for example a hash of the headers' files. The digest stands
+ * on: any bytes that change whenever that content changes, for example a hash of the headers' files. Refused without
+ * it, too, is a text that names __has_include, __has_embed, __DATE__, __TIME__ or __TIMESTAMP__ (words that ## makes are not
+ * seen), or that compilers or standards of C++ read in two ways, as they do trigraphs. The digest stands
  * for the folders too: with it, include paths are not in the key (but with line information, which has their names). */
 typedef struct quern_header {
     const char *name; /* as in #include "name" or <name> */

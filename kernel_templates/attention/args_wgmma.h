@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one parameter of the attention kernels that load by TMA (prefill_wgmma.cu): what every attention kernel gets, and
-// the tensors' maps. Valid C11 and CUDA C++; filled by src/ops/attention_wgmma.c.
+// The one parameter of the attention kernels that load q, k and v by TMA (prefill_wgmma.cu, prefill_wgmma_columns.cu):
+// what every attention kernel gets, and the tensors' maps. Valid C11 and CUDA C++; filled by src/ops/attention_wgmma.c.
 #ifndef QN_ATTENTION_ARGS_WGMMA_H
 #define QN_ATTENTION_ARGS_WGMMA_H
 

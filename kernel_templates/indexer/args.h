@@ -5,6 +5,12 @@
 #ifndef QN_INDEXER_ARGS_H
 #define QN_INDEXER_ARGS_H
 
+enum {
+    INDEXER_TICKETS = 1024,    // words at the workspace's start: of launches whose CTAs wait for one another, of rows
+    INDEXER_RAW_SCORES = 8192, // of a row, which go to the CTA that ends it instead of records
+    INDEXER_LONG_TILE = 16384  // prefill: scores of a row that a tile has at most
+};
+
 typedef struct indexer_params {
     const unsigned char *q;         // [T, H, C] bf16, f16 or E4M3; mxfp4: [T, H, C/2]
     const unsigned char *q_scale;   // fp8: f32 [T, H]; mxfp4: [T, H, C/32]
@@ -18,7 +24,8 @@ typedef struct indexer_params {
     const int *cu_keys;             // [B + 1]
     int *indices;                   // [T, K]
     float *scores;                  // [T, K]
-    unsigned char *workspace;       // tickets, then a record a share (fused.cu); a tile a CTA (prefill.cu)
+    unsigned char
+        *workspace; // tickets, two areas (row_together.cuh), a record a share (fused.cu) or a tile a CTA (prefill.cu)
     long long q_stride_T, q_stride_H;
     long long q_scale_stride_T, q_scale_stride_H;
     long long w_stride_T;

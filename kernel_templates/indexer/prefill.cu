@@ -11,7 +11,7 @@
 // of a group that are of another sequence are done one sequence after another. The last rows, which are the longest under a
 // causal limit, come first.
 //
-// Prologue, besides problem.cuh's: ROWS, and CAP (for select.cuh's checks only).
+// Prologue, besides problem.cuh's: ROWS, LIST_BYTES (as the host counted them), and CAP (for select.cuh's checks only).
 #include "group_rows.cuh"
 #include "row_select.cuh"
 
@@ -80,7 +80,9 @@ QN_DEVICE Select select_pieces()
 
 // ---- the CTA's memory: scores of each row or what was found, its list, what it kept
 
-constexpr u32 kLongTile = 16384;
+constexpr u32 kLongTile = INDEXER_LONG_TILE;
+constexpr u32 kListBytes = 8 * (kListPlaces + (K + 1) / 2 * 2); // of a row: its list, what it kept
+static_assert(kListBytes == LIST_BYTES, "the sizes of ops/indexer_prefill.c");
 
 QN_DEVICE u32 tile_pitch(const indexer_params &p) // floats a row: as many candidates as a short chunk has entries
 {
@@ -89,7 +91,7 @@ QN_DEVICE u32 tile_pitch(const indexer_params &p) // floats a row: as many candi
 
 QN_DEVICE float *tile_of(const indexer_params &p)
 {
-    const u64 row_bytes = (u64)tile_pitch(p) * 4 + 8 * (u64)(kListPlaces + (K + 1) / 2 * 2);
+    const u64 row_bytes = (u64)tile_pitch(p) * 4 + kListBytes;
     return reinterpret_cast<float *>(p.workspace + (u64)blockIdx.x * kGroupRows * row_bytes);
 }
 

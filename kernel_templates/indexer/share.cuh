@@ -2,7 +2,8 @@
 // A share of a row, whatever scores it: candidates in shared memory, the record that goes to the CTA that ends the row, and
 // what that one makes of all records. The plans "fused" and "wgmma"; run_row.cuh runs it.
 //
-// Prologue: SHARES, LOCAL_K, ROOM (places of a record). Before this file: kUnitEntries, kEndsTogether (run_row.cuh).
+// Prologue: SHARES, LOCAL_K, ROOM (places of a record), RECORD_BYTES (as the host counted them). Before this file:
+// kUnitEntries, kEndsTogether (run_row.cuh).
 #pragma once
 
 #include "../common/async_copy.cuh"
@@ -14,12 +15,12 @@ static_assert(SHARES == 1 || (LOCAL_K <= ROOM && SHARES * ROOM <= CAP && SHARES 
               "LOCAL_K, ROOM, CAP");
 static_assert(LOCAL_K <= 2048 && CAP >= LOCAL_K + 512 && CAP / 4 * 3 > K + 256, "LOCAL_K, CAP");
 
-constexpr u32 kTickets = 1024; // ops/indexer.c: TICKETS
+constexpr u32 kTickets = INDEXER_TICKETS;
 constexpr u32 kShares = SHARES;
 constexpr u32 kRoom = ROOM;
 constexpr u64 kRecordBytes = 8 * (2 + (u64)ROOM); // bound, nothing, candidates
-constexpr u32 kRawMost =
-    8192; // results of a row whose scores all go to the CTA that ends it, in order, instead of records
+constexpr u32 kRawMost = INDEXER_RAW_SCORES;      // in order
+static_assert(kRecordBytes == RECORD_BYTES, "the sizes of ops/indexer.c");
 constexpr u64 kRowBytes = kShares * kRecordBytes > 4 * kRawMost ? kShares *kRecordBytes : 4 * kRawMost;
 static_assert(SHARES == 1 || 4 * kRawMost <= 8 * CAP, "CAP: a short row's scores");
 

@@ -2,9 +2,9 @@
 // The case a router kernel is made for: names for what the prologue's constants say, on top of gate/problem.cuh; and how
 // 16 bytes of an input are read.
 //
-// Prologue, besides gate/problem.cuh's (IN is 1: logits are f32): D, X_TYPE, W_TYPE (1 f32, 2 f16, 3 bf16), GIVEN (0, 1),
-// EXPERTS (of a tile), SLICES (of D), SLICE (elements of a slice), LOGITS (1: logits are stored), FUSED (1: with the
-// gate).
+// Prologue, besides gate/problem.cuh's (IN is 1: logits are f32): D, X_TYPE, W_TYPE (1 f32, 2 f16, 3 bf16), PITCH (words of a
+// token and slice, as the host counted them), GIVEN (0, 1), EXPERTS (of a tile), SLICES (of D), SLICE (elements of a slice),
+// LOGITS (1: logits are stored), FUSED (1: with the gate).
 #pragma once
 
 #include "../gate/block.cuh"
@@ -24,6 +24,7 @@ typedef typename ElementW::Raw RawW;
 
 constexpr u32 kD = D;
 constexpr u32 kPitch = (kE + 3) / 4 * 4; // words of a token and slice
+static_assert(kPitch == PITCH, "the sizes of ops/router.c");
 constexpr u32 kSlices = SLICES;
 constexpr u32 kSlice = SLICE;
 constexpr u32 kExperts = EXPERTS;                                // of a tile

@@ -4,6 +4,8 @@
 #ifndef QN_SOFTMAX_TOPK_ARGS_H
 #define QN_SOFTMAX_TOPK_ARGS_H
 
+enum { SOFTMAX_TOPK_TICKETS = 4096 }; // words at a split plan's workspace's start, 0 between launches
+
 typedef struct softmax_topk_params {
     const void *logits;       // [rows, V], element IN
     const float *temperature; // [rows]
@@ -13,7 +15,7 @@ typedef struct softmax_topk_params {
     float *lse;               // [rows]
     float *token_value;       // [rows]
     int *token_rank;          // [rows]
-    unsigned char *workspace; // split only: tickets[rows], then a record a share (split.cu)
+    unsigned char *workspace; // split only: tickets, then a record a share (split.cu)
     long long logits_stride;  // elements from a row to the next
     long long values_stride;
     long long indices_stride;

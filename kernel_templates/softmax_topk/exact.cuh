@@ -73,6 +73,8 @@ struct RowElements {
     Row row;
     u32 begin, end;
 
+    static constexpr u32 kBelowZero = Element::kKeyZero - 1; // no element's; as a number it would be zero
+
     QN_DEVICE u32 first_index(u32 v) const { return v * kPerVector - row.lead; } // wraps in a row's lead
 
     QN_DEVICE void count(const ExactPass &pass, u32 *histogram) const
@@ -80,7 +82,7 @@ struct RowElements {
         const Packed bound = Element::bound(pass.range.low);
         row_for_each_vector<kExactBatch>(row, begin, end, [&](const uint4 &x, u32 v) {
             if (!Element::reaches(Element::vector_max(x), bound)) return;
-            if (pass.range.low > Element::kKeyInfinity)
+            if (pass.range.low > Element::kKeyInfinity || pass.range.low == kBelowZero)
                 count_by_key(pass, x, first_index(v), histogram);
             else
                 count_by_value(pass, x, first_index(v), histogram);

@@ -12,14 +12,15 @@
 // other sizes use the same workspace. Launches of more than kTickets rows give each row to one CTA.
 // ANALYSIS.md: bytes, work, why it is exact.
 //
-// Prologue, besides stream.cuh's: SHARES.
+// Prologue, besides stream.cuh's: SHARES, RECORD_BYTES (of a share, as the host counted them).
 #include "stream.cuh"
 
 static_assert(SHARES >= 2 && SHARES <= 256, "SHARES: 2 to 256");
 
-constexpr u32 kTickets = 4096;                              // ops/softmax_topk.c: SPLIT_TICKETS
+constexpr u32 kTickets = SOFTMAX_TOPK_TICKETS;
 constexpr u64 kRecordBytes = 16 + 16 * (u64)((kK + 1) / 2); // count, largest key, sum, before the token; candidates[K]
 constexpr u64 kRowBytes = SHARES * kRecordBytes;
+static_assert(kRecordBytes == RECORD_BYTES, "the sizes of ops/softmax_topk.c");
 
 struct Record {
     uint4 *head;

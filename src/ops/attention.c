@@ -380,12 +380,19 @@ static bool is_heads(const qn_config *c)
     return c->value[QN_ATTENTION_PLAN] == QN_ATTENTION_HEADS;
 }
 
+// A product of sizes that memory may have no room for.
+static int64_t bounded(int64_t a, int64_t b)
+{
+    int64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
 // Tiles that are likely, of sequences of few queries each.
 static int64_t usual_tiles(const qn_config *c, const sizes_t *n, const splits *r, int64_t packed)
 {
     int64_t each = n->B ? ceil_div(n->Tq, n->B) : 0;
     int64_t tiles = ceil_div((each ? each : 1) * packed, c->value[QN_ATTENTION_ROWS]);
-    return n->B * n->Hkv * (tiles < r->tiles ? tiles : r->tiles);
+    return bounded(n->B * n->Hkv, tiles < r->tiles ? tiles : r->tiles);
 }
 
 static splits splits_of(const spec_t *s, const qn_config *c, const sizes_t *n)
@@ -395,7 +402,7 @@ static splits splits_of(const spec_t *s, const qn_config *c, const sizes_t *n)
     if (!s->cu_q && n->Sq < queries) queries = n->Sq;
     if (s->cu_q && n->Tq < queries) queries = n->Tq;
     r.tiles = ceil_div(queries * packed, c->value[QN_ATTENTION_ROWS]);
-    r.places = n->B * n->Hkv * r.tiles;
+    r.places = bounded(n->B * n->Hkv, r.tiles);
     if (is_heads(c) && !s->kv_split && !s->batch_invariant)
         r.split = qn_attention_heads_split(s, c, s->cu_q ? usual_tiles(c, n, &r, packed) : r.places, keys);
     r.most = ceil_div(keys, r.split);
@@ -407,6 +414,13 @@ static splits splits_of(const spec_t *s, const qn_config *c, const sizes_t *n)
 static int64_t place_bytes(const spec_t *s, const qn_config *c)
 {
     return c->value[QN_ATTENTION_ROWS] * (s->dv + 4) * 4;
+}
+
+// With the tickets; SIZE_MAX where no number says it.
+static size_t bytes_of(const spec_t *s, const qn_config *c, int64_t parts)
+{
+    int64_t bytes = bounded(parts, place_bytes(s, c)), tickets = ATTENTION_TICKETS * 4;
+    return bytes > INT64_MAX - tickets ? SIZE_MAX : (size_t)(tickets + bytes);
 }
 
 // Whether keys are cut into splits.
@@ -427,16 +441,16 @@ static size_t workspace(const quern_spec *base, const qn_config *config, const v
     int64_t keys = most_keys(s, &n), parts;
     if (is_heads(config) && !s->kv_split && !s->batch_invariant) {
         if (keys <= QN_ATTENTION_HEADS_SPLIT) return 0;
-        parts = s->cu_q ? r.tiles * qn_attention_heads_parts(s, config, n.B * n.Hkv)
+        parts = s->cu_q ? bounded(r.tiles, qn_attention_heads_parts(s, config, n.B * n.Hkv))
                         : qn_attention_heads_parts(s, config, r.places);
-        return (size_t)(ATTENTION_TICKETS * 4 + parts * place_bytes(s, config));
+        return bytes_of(s, config, parts);
     }
     for (size_t i = 0; i + 1 < QN_COUNT(regimes); i++) {
         int64_t most = regimes[i].keys / regimes[i].split;
         if (!s->kv_split && !s->batch_invariant && keys > regimes[i].keys && most > r.most) r.most = most;
     }
     if (r.most <= 1) return 0;
-    return (size_t)(ATTENTION_TICKETS * 4 + r.places * r.most * place_bytes(s, config));
+    return bytes_of(s, config, bounded(r.places, r.most));
 }
 
 // ---- launch
@@ -446,20 +460,31 @@ static int clamp_window(int64_t window)
     return window < 0 || window > ATTENTION_NO_LIMIT ? ATTENTION_NO_LIMIT : (int)window;
 }
 
-// Strides of 0 replaced: each steps over all axes inside it.
-static attention_strides strides(const args_t *a, size_t first, int64_t positions, int64_t heads, int64_t width)
+// A product that may be any number where nothing is stepped over: of an empty tensor, or one without that axis.
+static int64_t times(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a * (uint64_t)b);
+}
+
+// Strides of 0 replaced: each steps over all axes inside it. Then those that nothing steps by, of an axis of one or of none:
+// rows that exist alone decide what is aligned, and what TMA can load.
+static attention_strides strides(const args_t *a, size_t first, int64_t batches, int64_t positions, int64_t heads,
+                                 int64_t width)
 {
     const int64_t *given = (const int64_t *)(const void *)((const char *)a + first); // batch, position, head
     attention_strides r;
     r.head = given[2] ? given[2] : width;
-    int64_t span = r.head * heads > width ? r.head * heads : width;
+    int64_t span = times(r.head, heads) > width ? times(r.head, heads) : width;
     r.position = given[1] ? given[1] : span;
-    span = r.position * positions > span ? r.position * positions : span;
+    span = times(r.position, positions) > span ? times(r.position, positions) : span;
     r.batch = given[0] ? given[0] : span;
+    r.head = heads > 1 ? r.head : width;
+    r.position = positions > 1 ? r.position : width;
+    r.batch = batches > 1 ? r.batch : width;
     return r;
 }
 
-// Whether every row begins at a multiple of so many bytes. An axis of one has a stride that nothing steps by.
+// Whether every row begins at a multiple of so many bytes.
 static bool is_aligned(const void *base, const attention_strides *s, unsigned bytes)
 {
     uint64_t all = (uint64_t)(uintptr_t)base | 2 * (uint64_t)(s->batch | s->position | s->head);
@@ -468,18 +493,20 @@ static bool is_aligned(const void *base, const attention_strides *s, unsigned by
 
 static void fill_tensors(const spec_t *s, const args_t *a, attention_params *p)
 {
-    int64_t in_page = s->layout == QUERN_LAYOUT_PAGED ? s->page : a->Sk;
+    bool paged = s->layout == QUERN_LAYOUT_PAGED, varlen = s->layout == QUERN_LAYOUT_VARLEN;
+    int64_t batches = s->cu_q ? 1 : a->B, queries = s->cu_q ? a->Tq : a->Sq;
+    int64_t blocks = paged ? a->pages : varlen ? 1 : a->B, keys = paged ? s->page : varlen ? a->Tk : a->Sk;
     p->q = a->q, p->k = a->k, p->v = s->kv_alias ? a->k : a->v;
     p->out = a->out, p->lse = s->lse ? a->lse : NULL, p->sink = s->sink ? a->sink : NULL;
     p->cu_q = s->cu_q ? a->cu_q : NULL, p->length_k = s->length_k ? a->length_k : NULL;
-    p->cu_k = s->layout == QUERN_LAYOUT_VARLEN ? a->cu_k : NULL;
-    p->block_table = s->layout == QUERN_LAYOUT_PAGED ? a->block_table : NULL;
-    p->q_stride = strides(a, AT(q_stride_B), a->Sq, a->Hq, s->d);
-    p->k_stride = strides(a, AT(k_stride_B), in_page, a->Hkv, s->d);
-    p->v_stride = s->kv_alias ? p->k_stride : strides(a, AT(v_stride_B), in_page, a->Hkv, s->dv);
-    p->out_stride = strides(a, AT(out_stride_B), a->Sq, a->Hq, s->dv);
+    p->cu_k = varlen ? a->cu_k : NULL;
+    p->block_table = paged ? a->block_table : NULL;
+    p->q_stride = strides(a, AT(q_stride_B), batches, queries, a->Hq, s->d);
+    p->k_stride = strides(a, AT(k_stride_B), blocks, keys, a->Hkv, s->d);
+    p->v_stride = s->kv_alias ? p->k_stride : strides(a, AT(v_stride_B), blocks, keys, a->Hkv, s->dv);
+    p->out_stride = strides(a, AT(out_stride_B), batches, queries, a->Hq, s->dv);
     p->lse_stride_position = a->lse_stride_S ? a->lse_stride_S : a->Hq;
-    p->lse_stride_batch = a->lse_stride_B ? a->lse_stride_B : p->lse_stride_position * a->Sq;
+    p->lse_stride_batch = a->lse_stride_B ? a->lse_stride_B : times(p->lse_stride_position, a->Sq);
     p->table_stride = a->block_table_stride_B ? a->block_table_stride_B : a->columns;
     p->aligned = is_aligned(p->q, &p->q_stride, 16) | is_aligned(p->k, &p->k_stride, 16) << 1 |
                  is_aligned(p->v, &p->v_stride, 16) << 2 | is_aligned(p->out, &p->out_stride, 4) << 3;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of the family attention share: attention.c (lists, checks, launch) and attention_plan.c (configuration to
-// kernels, and which configuration serves which sizes).
+// What the files of the family attention share: attention.c (lists, checks, launch), attention_plan.c (configuration to
+// kernels, and which configuration serves which sizes), a file each of the plans wgmma, heads and stream (attention_wgmma.c,
+// attention_heads.c, attention_stream.c) and attention_maps.c (tensor maps).
 #ifndef QN_OPS_ATTENTION_H
 #define QN_OPS_ATTENTION_H
 

@@ -164,7 +164,7 @@ typedef struct qn_family {
     // Launch path: checks sizes, pointers and strides (qn_check_args does the generic part); nothing to launch sets
     // *empty. Then the parameters of each stage.
     quern_status (*check_args)(const quern_spec *spec, const quern_args *args, bool *empty);
-    bool args_are_plain;      // check_args asks for no more than qn_check_args, but that the first size is not 0
+    bool args_are_plain;      // at the glance's sizes check_args asks for what qn_check_args does, and a first size
     bool workspace_by_config; // a configuration needs a workspace at every size but 0, or at none
     void (*sizes_of)(const quern_args *args, void *sizes);
     void (*launch)(const quern_spec *spec, const qn_config *config, const qn_plan *plan, const qn_device_limits *limits,

@@ -430,6 +430,7 @@ static uint32_t ctas_of(const qn_config *c, int64_t N)
 static bool is_aligned(const spec_t *s, const args_t *a)
 {
     uint64_t stride = (uint64_t)(a->logits_stride_N ? a->logits_stride_N : s->E) * (uint64_t)element_bytes(s);
+    if (a->N == 1) stride = 0; // nothing steps by it
     uint64_t bases = (uint64_t)(uintptr_t)a->logits | (s->bias ? (uint64_t)(uintptr_t)a->bias : 0);
     return ((stride | bases) & 15) == 0;
 }

@@ -3,7 +3,7 @@
 // kernel_templates/indexer/*.cu; this file and they share args.h, and each kernel asserts the sizes computed here.
 //
 //   fused    scores and selection in one launch, `shares` CTAs a row, of which the last to end merges
-//   wgmma    the same, other instructions; of many shares several end a row, each a part of it
+//   wgmma    the same, other instructions; where a row has several CTAs all of them end it, each a part
 //   prefill  many rows a sequence: keys are decoded once for eight of them (indexer_prefill.c)
 #include <math.h>
 #include <stddef.h>
@@ -178,8 +178,7 @@ static quern_status check(const quern_spec *base)
 // ---- the plan "fused" (fused.cu)
 
 enum {
-    TICKETS = 1024,
-    RAW_BYTES = 4 * 8192,
+    RAW_BYTES = 4 * INDEXER_RAW_SCORES,
     MOST_IN_BIN = 64,
     LEAST_BINS = 2048,
     MOST_BINS = 4096,
@@ -187,7 +186,7 @@ enum {
     SLACK = 16,
     LEAST_IN_SCORES = 16, // shares of a row that meet by scores, not lists
     MOST_TOGETHER = 132,  // CTAs that memory for meetings is for
-    MOST_CTAS = TICKETS
+    MOST_CTAS = INDEXER_TICKETS
 };
 
 // The launch's word has 8 bits for the CTAs that came and 8 for those that left (row_together.cuh).
@@ -211,6 +210,12 @@ static int64_t room(const spec_t *s, int64_t shares)
     return (local_k(s, shares) + SLACK + 1) / 2 * 2;
 }
 
+// What a share leaves for the CTA that ends its row (share.cuh).
+static int64_t record_bytes(const spec_t *s, int64_t shares)
+{
+    return 8 * (2 + room(s, shares));
+}
+
 // Bytes by which the CTAs of a row tell one another what they found (row_together.cuh).
 static int64_t met_bytes(const spec_t *s, int64_t shares)
 {
@@ -229,7 +234,7 @@ static int64_t meeting_bytes(const spec_t *s)
 // What stays from launch to launch: tickets and two areas, the same for every plan of an op.
 static int64_t state_bytes(const spec_t *s)
 {
-    return 4 * TICKETS + 2 * meeting_bytes(s);
+    return 4 * INDEXER_TICKETS + 2 * meeting_bytes(s);
 }
 
 static int64_t columns_of(const spec_t *s)
@@ -302,6 +307,7 @@ static void add_constants(const spec_t *s, const qn_config *c, int64_t capacity,
     qn_plan_constant(k, "SHARES", c->value[SHARES]);
     qn_plan_constant(k, "LOCAL_K", local_k(s, c->value[SHARES]));
     qn_plan_constant(k, "ROOM", room(s, c->value[SHARES]));
+    qn_plan_constant(k, "RECORD_BYTES", record_bytes(s, c->value[SHARES]));
     qn_plan_constant(k, "CAP", capacity);
     qn_plan_constant(k, "BINS", bins);
     qn_plan_constant(k, "STATE_BYTES", state_bytes(s));
@@ -530,7 +536,7 @@ static size_t workspace(const quern_spec *spec, const qn_config *config, const v
     if (shares == 1 || rows == 0) return 0;
     if (config->value[PLAN] == QN_INDEXER_WGMMA) return state_bytes(s);
     if (rows > most_rows(config)) rows = most_rows(config);
-    int64_t records = 8 * shares * (2 + room(s, shares));
+    int64_t records = shares * record_bytes(s, shares);
     return state_bytes(s) + (size_t)(rows * (records > RAW_BYTES ? records : RAW_BYTES));
 }
 
@@ -571,6 +577,12 @@ static int64_t or_packed(int64_t stride, int64_t packed)
     return stride ? stride : packed;
 }
 
+// What a stride adds to addresses: nothing where its axis has one place.
+static uint64_t stepped(int64_t stride, int64_t extent)
+{
+    return extent > 1 ? (uint64_t)stride : 0;
+}
+
 static void fill_queries(const spec_t *s, const args_t *a, indexer_params *p)
 {
     bool wide = s->q == QUERN_INDEXER_Q_BF16 || s->q == QUERN_INDEXER_Q_F16, fp4 = s->q == QUERN_INDEXER_Q_MXFP4;
@@ -583,8 +595,9 @@ static void fill_queries(const spec_t *s, const args_t *a, indexer_params *p)
     p->q_scale_stride_H = (fp4 ? scale_H : 1) * scale;
     p->q_scale_stride_T = or_packed(a->q_scale_stride_T, (fp4 ? scale_H : 1) * s->H) * scale;
     p->w_stride_T = or_packed(a->w_stride_T, s->H) * 4;
-    p->q_aligned = (((uintptr_t)a->q | (uint64_t)p->q_stride_T | (uint64_t)p->q_stride_H) & 15) == 0;
-    uint64_t scales_at = (uintptr_t)p->q_scale | (uint64_t)p->q_scale_stride_T | (uint64_t)p->q_scale_stride_H;
+    p->q_aligned = (((uintptr_t)a->q | stepped(p->q_stride_T, a->T) | stepped(p->q_stride_H, s->H)) & 15) == 0;
+    uint64_t scales_at =
+        (uintptr_t)p->q_scale | stepped(p->q_scale_stride_T, a->T) | stepped(p->q_scale_stride_H, s->H);
     if (fp4 && s->C / 32 % 4 == 0 && scales_at & 3) p->q_aligned = 0; // words of scales
 }
 
@@ -608,9 +621,10 @@ static void fill_keys(const spec_t *s, const args_t *a, indexer_params *p)
         p->keys_stride = or_packed(a->keys_stride_L, value);
         p->key_scale_stride = s->layout == QUERN_INDEXER_FP8_SHARED ? 4 : or_packed(a->key_scale_stride_L, scale);
     }
-    uint64_t values = (uintptr_t)p->keys | (uint64_t)p->keys_stride | (uint64_t)p->keys_stride_entry;
+    int64_t places = heads ? a->blocks : s->page ? a->pages : a->L;
+    uint64_t values = (uintptr_t)p->keys | stepped(p->keys_stride, places) | stepped(p->keys_stride_entry, s->epb);
     uint64_t scales =
-        s->page ? values | (uint64_t)(s->page * value) : (uintptr_t)p->key_scale | (uint64_t)p->key_scale_stride;
+        s->page ? values | (uint64_t)(s->page * value) : (uintptr_t)p->key_scale | stepped(p->key_scale_stride, places);
     bool words_of_scales = !heads && (s->layout == QUERN_INDEXER_FP8_SHARED || s->C / 32 % 4 == 0); // else bytes
     p->keys_aligned = (values & (vector - 1)) == 0 && (!words_of_scales || (scales & 3) == 0);
 }

@@ -10,10 +10,10 @@
 typedef quern_indexer_spec spec_t;
 
 enum {
-    ROWS = 8,        // a CTA
-    THREADS = 256,   // a warp a row
-    MOST_CTAS = 264, // two an SM
-    CHUNK = 16384,
+    ROWS = 8,         // a CTA
+    THREADS = 256,    // a warp a row
+    MOST_TILES = 264, // two an SM
+    CHUNK = INDEXER_LONG_TILE,
     LEAST_CHUNK = 2048, // the most K
     CAP = 8192,
     MOST_IN_BIN = 64, // select.cuh
@@ -39,6 +39,12 @@ static int64_t shared_bytes(const spec_t *s)
     while (sorted < s->k) sorted *= 2;
     int64_t by_warps = ROWS * ROW_BINS * 2, by_all = 8 * (sorted + MOST_IN_BIN) + 4 * (2048 + THREADS / 32 + WORDS);
     return (group + 15) / 16 * 16 + (by_warps > by_all ? by_warps : by_all);
+}
+
+// Of a row in a tile, besides its scores (prefill.cu).
+static int64_t list_bytes(const spec_t *s)
+{
+    return 8 * ((s->k + 129) / 2 * 2 + (s->k + 1) / 2 * 2);
 }
 
 bool qn_indexer_has_wgmma(const spec_t *s, const qn_arch *arch)
@@ -67,6 +73,7 @@ quern_status qn_indexer_prefill_plan(const spec_t *s, const qn_arch *arch, qn_ke
     k->min_ctas = 2 * (k->dynamic_shared + 1024) <= arch->shared_sm ? 2 : 1;
     qn_plan_constant(k, "ROWS", ROWS);
     qn_plan_constant(k, "CAP", CAP);
+    qn_plan_constant(k, "LIST_BYTES", list_bytes(s));
     qn_plan_constant(k, "QUERY_SHARED", 1);
     return QUERN_OK;
 }
@@ -84,17 +91,16 @@ static int64_t groups_of(int64_t rows)
 
 size_t qn_indexer_prefill_workspace(const spec_t *s, int64_t rows, int64_t max_length)
 {
-    int64_t ctas = groups_of(rows) < MOST_CTAS ? groups_of(rows) : MOST_CTAS;
+    int64_t ctas = groups_of(rows) < MOST_TILES ? groups_of(rows) : MOST_TILES;
     int64_t chunk = chunk_of(max_length), pitch = 2 * chunk < CHUNK ? 2 * chunk : CHUNK; // as tile_pitch
-    int64_t row = 4 * pitch + 8 * ((s->k + 129) / 2 * 2 + (s->k + 1) / 2 * 2);
-    return (size_t)(ctas * ROWS * row);
+    return (size_t)(ctas * ROWS * (4 * pitch + list_bytes(s)));
 }
 
 void qn_indexer_prefill_launch(int64_t rows, int64_t max_length, const qn_device_limits *limits,
                                const qn_kernel_plan *k, indexer_params *p, uint32_t *grid)
 {
     int64_t groups = groups_of(rows), most = (int64_t)limits->sm_count * k->min_ctas;
-    if (most > MOST_CTAS) most = MOST_CTAS;
+    if (most > MOST_TILES) most = MOST_TILES;
     p->chunk = (int)chunk_of(max_length);
     *grid = (uint32_t)(groups < most ? groups : most);
 }

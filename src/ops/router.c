@@ -195,9 +195,15 @@ static quern_status check(const quern_spec *base)
     return qn_family_gate.check(&gate.base);
 }
 
+// Far above what the glance takes (args_glance.c): so the arguments are plain all the same.
 static quern_status check_args(const quern_spec *spec, const quern_args *args, bool *empty)
 {
-    return qn_check_rows(&qn_family_router, spec, args, empty);
+    const spec_t *s = (const spec_t *)spec;
+    QN_TRY(qn_check_rows(&qn_family_router, spec, args, empty));
+    int64_t N = ((const args_t *)args)->N, tiles = INT32_MAX / ceil_div(pitch_of(s), 8); // of 8 tokens and 8 experts
+    if (ceil_div(N, 8) <= tiles) return QUERN_OK;
+    return qn_fail(QUERN_BAD_SIZE, "N = %lld: 0 … %lld is allowed with E = %lld: a launch has no CTAs for more tiles",
+                   (long long)N, (long long)(tiles * 8), (long long)s->E);
 }
 
 static void sizes_of(const quern_args *args, void *out)
@@ -253,7 +259,7 @@ static router_params params_of(const spec_t *s, const args_t *a)
         .w = a->w,
         .logits = s->logits ? a->logits : NULL,
         .words = a->workspace,
-        .x_stride = a->x_stride_N ? a->x_stride_N : s->D,
+        .x_stride = a->x_stride_N && a->N > 1 ? a->x_stride_N : s->D, // one row: nothing steps by it
         .w_stride = w_stride,
         .logits_stride = a->logits_stride_N ? a->logits_stride_N : s->E,
         .tokens = (unsigned)a->N,
@@ -264,16 +270,28 @@ static router_params params_of(const spec_t *s, const args_t *a)
     return p;
 }
 
+// The stride of logits, where there is a second row.
+static int64_t stepped(const router_params *p)
+{
+    return p->gate.N > 1 ? p->logits_stride : 0;
+}
+
 // Logits that nobody asked for lie in the workspace.
 static void place_logits(const spec_t *s, router_params *p)
 {
     if (!p->logits) p->logits = (float *)((char *)p->words + clean_bytes(s)), p->logits_stride = pitch_of(s);
-    p->logits_are = is_aligned(p->logits, p->logits_stride, 4, 8) ? ROUTER_LOGITS_PAIRS : ROUTER_LOGITS_EACH;
+    p->logits_are = is_aligned(p->logits, stepped(p), 4, 8) ? ROUTER_LOGITS_PAIRS : ROUTER_LOGITS_EACH;
 }
 
 static int64_t tiles_of(const spec_t *s, const qn_config *c, int64_t N)
 {
     return ceil_div(N, c->value[QN_ROUTER_TOKENS]) * ceil_div(pitch_of(s), c->value[QN_ROUTER_EXPERTS]);
+}
+
+// More than the driver takes, which only tiles smaller than check_args counts with can be: the launch then fails and says so.
+static uint32_t grid_of(int64_t ctas)
+{
+    return ctas <= INT32_MAX ? (uint32_t)ctas : 0;
 }
 
 // Whether the kernel of the parts was made with a gate: the plan's word, since room decided it.
@@ -291,7 +309,7 @@ static void launch_gate(const spec_t *s, const qn_kernel_plan *k, const router_p
     int tokens = tokens_of_gate(k);
     gate.logits = p->logits;
     gate.logits_stride = p->logits_stride;
-    gate.aligned = is_aligned(p->logits, p->logits_stride, 4, 16) && is_aligned(s->bias ? gate.bias : NULL, 0, 4, 16);
+    gate.aligned = is_aligned(p->logits, stepped(p), 4, 16) && is_aligned(s->bias ? gate.bias : NULL, 0, 4, 16);
     out->grid[0] = (uint32_t)ceil_div(gate.N, tokens);
     qn_gate_put_params(k, &gate, out->params);
 }
@@ -325,7 +343,7 @@ static void launch_parts(const spec_t *s, const qn_config *c, const qn_device_li
         launch_gate(s, &stage[1], p, out);
         return;
     }
-    out->grid[0] = (uint32_t)(kind == PARTS ? ctas : N);
+    out->grid[0] = grid_of(kind == PARTS ? ctas : N);
     if (kind == PARTS && c->value[QN_ROUTER_PLAN] == QN_ROUTER_WIDE)
         launch_wide(s, c, limits->driver, p, out);
     else
@@ -355,7 +373,7 @@ QN_LAUNCH_PATH static void launch(const quern_spec *base, const qn_config *confi
         qn_router_multicast_launch(s, config, limits, &p, out);
         return;
     }
-    out->grid[0] = (uint32_t)tiles_of(s, config, p.gate.N);
+    out->grid[0] = grid_of(tiles_of(s, config, p.gate.N));
     memcpy(out->params, &p, sizeof p);
 }
 

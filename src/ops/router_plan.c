@@ -114,6 +114,7 @@ static void add_spec_constants(const spec_t *s, qn_kernel_plan *k)
     bool grouped = is_grouped(s);
     qn_plan_constant(k, "D", s->D);
     qn_plan_constant(k, "E", s->E);
+    qn_plan_constant(k, "PITCH", pitch_of(s));
     qn_plan_constant(k, "K", s->K);
     qn_plan_constant(k, "X_TYPE", type[s->in]);
     qn_plan_constant(k, "W_TYPE", type[s->w]);

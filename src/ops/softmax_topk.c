@@ -382,6 +382,12 @@ static int steps_ahead(const spec_t *s, const qn_arch *arch, const qn_config *c,
     return steps;
 }
 
+// What a share of plan "split" leaves for the one that merges (split.cu).
+static int64_t record_bytes(const spec_t *s)
+{
+    return 16 + 16 * ((s->K + 1) / 2);
+}
+
 static quern_status plan_stream(const spec_t *s, const qn_arch *arch, const qn_config *c, qn_kernel_plan *k)
 {
     stream_numbers n = stream_of(s, c);
@@ -398,14 +404,15 @@ static quern_status plan_stream(const spec_t *s, const qn_arch *arch, const qn_c
     qn_plan_constant(k, "AHEAD", ahead);
     qn_plan_constant(k, "SAMPLE", n.sample);
     qn_plan_constant(k, "RANK", n.rank);
-    if (c->value[PLAN] == PLAN_SPLIT) qn_plan_constant(k, "SHARES", c->value[SHARES]);
+    if (c->value[PLAN] == PLAN_SPLIT) {
+        qn_plan_constant(k, "SHARES", c->value[SHARES]);
+        qn_plan_constant(k, "RECORD_BYTES", record_bytes(s));
+    }
     add_list_constants(k, n.slots, n.sorted, n.bins);
     return QUERN_OK;
 }
 
 // ---- split
-
-enum { SPLIT_TICKETS = 4096 }; // split.cu: kTickets
 
 // Shares that fill the SMs twice over, each with enough vectors for its threads and for K winners; 0: no use. Below four
 // of them, or with many winners, one large CTA a row is as fast, unless the row is very long.
@@ -434,9 +441,8 @@ static bool choose_split(const spec_t *s, const qn_arch *arch, int64_t rows, qn_
 
 static size_t split_bytes(const spec_t *s, const qn_config *c, int64_t rows)
 {
-    if (rows <= 0 || rows > SPLIT_TICKETS) return 0; // then each row has one CTA
-    size_t record = 16 + 16 * (size_t)((s->K + 1) / 2);
-    return SPLIT_TICKETS * sizeof(uint32_t) + (size_t)rows * (size_t)c->value[SHARES] * record;
+    if (rows <= 0 || rows > SOFTMAX_TOPK_TICKETS) return 0; // then each row has one CTA
+    return SOFTMAX_TOPK_TICKETS * sizeof(uint32_t) + (size_t)(rows * c->value[SHARES] * record_bytes(s));
 }
 
 // ---- cluster (cluster.cu)
@@ -717,7 +723,7 @@ static size_t workspace(const quern_spec *spec, const qn_config *config, const v
 {
     if (config->value[PLAN] != PLAN_SPLIT) return 0;
     int64_t rows = ((const sizes_t *)at_most)->rows;
-    return split_bytes((const spec_t *)spec, config, rows < SPLIT_TICKETS ? rows : SPLIT_TICKETS);
+    return split_bytes((const spec_t *)spec, config, rows < SOFTMAX_TOPK_TICKETS ? rows : SOFTMAX_TOPK_TICKETS);
 }
 
 static quern_status check(const quern_spec *base)
@@ -749,7 +755,7 @@ static void write_grid(const qn_config *c, int64_t rows, uint32_t *grid) // [3]
     if (c->value[PLAN] == PLAN_CLUSTER) {
         ctas = (rows < wide ? rows : wide) * c->value[CLUSTER];
         grid[1] = (uint32_t)ceil_div(rows, wide);
-    } else if (c->value[PLAN] == PLAN_SPLIT && rows <= SPLIT_TICKETS) {
+    } else if (c->value[PLAN] == PLAN_SPLIT && rows <= SOFTMAX_TOPK_TICKETS) {
         ctas = rows * c->value[SHARES];
     }
     grid[0] = (uint32_t)ctas;

@@ -31,8 +31,10 @@ typedef struct request {
     char text[QN_MAX_ENTRY + 16]; // what logs and rows call it
 } request;
 
+// Before the source is checked.
 static bool asks_for_lines(const quern_source *source)
 {
+    if (!source->options || source->option_count > QN_MAX_OWN_OPTIONS) return false;
     for (size_t i = 0; i < source->option_count; i++) {
         const char *option = source->options[i];
         if (option && qn_is_line_info(option)) return true;

@@ -1,121 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a caller's source may be (quern.h, section 13). Called by custom.c before anything else is done.
 //   (1) Without a digest, nothing from outside the structure reaches the compiler: includes are resolved from the headers
-//       given, and every option is one of those known to read and write nothing.
+//       given, every option is one of those known to read and write nothing, and no text or option asks for the time.
 //   (2) The messages name the member, the line or item, and the way out.
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/custom_text.h"
 #include "runtime/private.h"
 
 enum { MAX_THREADS = 1024, MAX_CLUSTER = 16, MAX_PARAMETERS = 4096 };
-
-// ---- text without comments, splices and raw strings: what a preprocessor takes for lines
-
-typedef struct cleaner {
-    const char *at;
-    qn_text out;
-    int owed; // newlines inside the logical line, put after it, so that numbers stay right
-} cleaner;
-
-static void skip_splices(cleaner *c)
-{
-    for (;;) {
-        size_t length = c->at[0] != '\\' ? 0 : c->at[1] == '\n' ? 2 : c->at[1] == '\r' && c->at[2] == '\n' ? 3 : 0;
-        if (!length) return;
-        c->at += length;
-        c->owed++;
-    }
-}
-
-static void put_newline(cleaner *c)
-{
-    for (c->owed++; c->owed > 0; c->owed--) qn_text_puts(&c->out, "\n");
-}
-
-static void skip_line_comment(cleaner *c)
-{
-    for (skip_splices(c); *c->at && *c->at != '\n'; skip_splices(c)) c->at++;
-}
-
-static void skip_block_comment(cleaner *c)
-{
-    while (*c->at && strncmp(c->at, "*/", 2) != 0) c->owed += *c->at++ == '\n';
-    if (*c->at) c->at += 2;
-    qn_text_puts(&c->out, " ");
-}
-
-// A string or character constant, as it is.
-static void take_quoted(cleaner *c, char quote)
-{
-    qn_text_put(&c->out, c->at++, 1);
-    for (skip_splices(c); *c->at && *c->at != '\n'; skip_splices(c)) {
-        bool is_end = *c->at == quote;
-        if (*c->at == '\\' && c->at[1] && c->at[1] != '\n') qn_text_put(&c->out, c->at++, 1);
-        qn_text_put(&c->out, c->at++, 1);
-        if (is_end) return;
-    }
-}
-
-static bool is_digit(char ch)
-{
-    return ch >= '0' && ch <= '9';
-}
-
-static bool is_word_char(char ch)
-{
-    return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || is_digit(ch) || ch == '_';
-}
-
-static char last_put(const cleaner *c)
-{
-    return c->out.length ? c->out.bytes[c->out.length - 1] : ' ';
-}
-
-// R"x( … )x": nothing in it is a directive. False: the quote begins an ordinary string.
-static bool skip_raw_string(cleaner *c)
-{
-    char end[24];
-    size_t n = c->out.length;
-    if (last_put(c) != 'R') return false;
-    char before = n > 1 ? c->out.bytes[n - 2] : ' ';
-    if (is_word_char(before) && !strchr("uUL8", before)) return false;
-    size_t length = strcspn(c->at + 1, "(\n");
-    if (c->at[1 + length] != '(' || length > 16) return false;
-    end[0] = ')';
-    memcpy(end + 1, c->at + 1, length);
-    end[1 + length] = '"', end[2 + length] = 0;
-    const char *close = strstr(c->at, end);
-    const char *stop = close ? close + strlen(end) : c->at + strlen(c->at);
-    for (; c->at < stop; c->at++) c->owed += *c->at == '\n';
-    qn_text_puts(&c->out, "\"\"");
-    return true;
-}
-
-static void clean(const char *text, qn_text *out)
-{
-    cleaner c = {.at = text};
-    for (skip_splices(&c); *c.at; skip_splices(&c)) {
-        char ch = *c.at;
-        if (ch == '/' && (c.at[1] == '/' || c.at[1] == '*')) {
-            c.at += 2;
-            if (c.at[-1] == '/')
-                skip_line_comment(&c);
-            else
-                skip_block_comment(&c);
-        } else if (ch == '\n') {
-            put_newline(&c);
-            c.at++;
-        } else if (ch == '"' && skip_raw_string(&c)) {
-            continue;
-        } else if (ch == '"' || (ch == '\'' && !is_word_char(last_put(&c)))) { // 1'000 is a number
-            take_quoted(&c, ch);
-        } else {
-            qn_text_put(&c.out, c.at++, 1);
-        }
-    }
-    *out = c.out;
-}
 
 // ---- directives
 
@@ -123,8 +17,14 @@ typedef struct scan {
     const quern_source *source;
     const char *what; // "source", "headers[3]"
     int line;
+    int standard; // the year of C++ that the texts are read by
     bool line_info;
 } scan;
+
+static bool is_digit(char ch)
+{
+    return ch >= '0' && ch <= '9';
+}
 
 static const char *blanks(const char *at)
 {
@@ -134,7 +34,7 @@ static const char *blanks(const char *at)
 static bool is_word(const char **at, const char *word)
 {
     size_t length = strlen(word);
-    if (strncmp(*at, word, length) != 0 || is_word_char((*at)[length])) return false;
+    if (strncmp(*at, word, length) != 0 || qn_is_word_char((*at)[length])) return false;
     *at += length;
     return true;
 }
@@ -168,11 +68,21 @@ static quern_status check_line_name(const scan *s, const char *line, const char 
     return refuse(s, line, "with line information the name must be absolute");
 }
 
+// A word that is another one at another time or on another machine, or NULL. One that ## makes is not seen.
+static const char *outside_word(const char *text)
+{
+    static const char *const words[] = {"__has_include", "__has_include_next", "__has_embed",
+                                        "__DATE__",      "__TIME__",           "__TIMESTAMP__"};
+    for (size_t i = 0; i < QN_COUNT(words); i++)
+        for (const char *at = text; (at = strstr(at, words[i])); at++)
+            if ((at == text || !qn_is_word_char(at[-1])) && !qn_is_word_char(at[strlen(words[i])])) return words[i];
+    return NULL;
+}
+
 static quern_status check_line(const scan *s, const char *line)
 {
     const char *at = blanks(line);
-    const char *has = strstr(line, "__has_include");
-    if (has) return refuse(s, line, "what it finds is not in the key: give source.digest");
+    if (outside_word(line)) return refuse(s, line, "what it stands for is not in the key: give source.digest");
     if (*at != '#' && strncmp(at, "%:", 2) != 0) return QUERN_OK;
     at = blanks(at + (*at == '#' ? 1 : 2));
     if (is_word(&at, "include")) return check_include(s, line, blanks(at));
@@ -182,23 +92,75 @@ static quern_status check_line(const scan *s, const char *line)
     return QUERN_OK;
 }
 
+// The text could be read otherwise from here on.
+static quern_status refuse_unclear(scan *s, const char *text, const qn_unclear *unclear)
+{
+    char why[200];
+    const char *line = text;
+    s->line = 1;
+    for (const char *at = text; at < unclear->at; at++)
+        if (*at == '\n') s->line++, line = at + 1;
+    snprintf(why, sizeof why, "%s: write it otherwise, or give source.digest", unclear->why);
+    return refuse(s, line, why);
+}
+
 static quern_status check_text(scan *s, const char *text)
 {
     qn_text cleaned = QN_TEXT_INIT;
-    quern_status status = QUERN_OK;
-    clean(text, &cleaned);
-    status = qn_text_check(&cleaned);
+    qn_unclear unclear;
+    qn_source_lines(text, s->standard, &cleaned, &unclear);
+    quern_status status = qn_text_check(&cleaned);
     s->line = 1;
     for (char *rest = cleaned.bytes, *line; status == QUERN_OK && rest && (line = strsep(&rest, "\n")); s->line++)
         status = check_line(s, line);
+    if (status == QUERN_OK && unclear.why) status = refuse_unclear(s, text, &unclear);
     qn_text_fini(&cleaned);
     return status;
+}
+
+// The oldest C++ that an option names; NVRTC's own is C++17. What is none stops the compiler.
+static int standard_of(const quern_source *source)
+{
+    static const struct {
+        const char *name;
+        int year;
+    } old[] = {{"c++98", 3}, {"c++03", 3}, {"c++11", 11}, {"c++14", 14}};
+    int standard = 17;
+    for (size_t i = 0; i < source->option_count; i++) {
+        const char *name = source->options[i] + strspn(source->options[i], "-");
+        if (strncmp(name, "std=", 4) != 0) continue;
+        for (size_t j = 0; j < QN_COUNT(old); j++)
+            if (!strcmp(name + 4, old[j].name) && old[j].year < standard) standard = old[j].year;
+    }
+    return standard;
+}
+
+// NVRTC takes this byte for the end of the text (seen: 13.0) and says nothing of what it left out. No UTF-8 has it.
+static quern_status check_end(const char *what, const char *text)
+{
+    const char *end = strchr(text, '\xff');
+    int line = 1;
+    if (!end) return QUERN_OK;
+    for (const char *at = text; at < end; at++) line += *at == '\n';
+    return qn_fail(QUERN_BAD_ARGUMENT,
+                   "source.%s, line %d: the byte 0xff, at which NVRTC ends a text: write it as UTF-8", what, line);
+}
+
+static quern_status check_ends(const quern_source *source)
+{
+    char what[32];
+    QN_TRY(check_end("source", source->source));
+    for (size_t i = 0; i < source->header_count; i++) {
+        snprintf(what, sizeof what, "headers[%zu]", i);
+        QN_TRY(check_end(what, source->headers[i].text));
+    }
+    return QUERN_OK;
 }
 
 static quern_status check_texts(const quern_source *source, bool line_info)
 {
     char what[32] = "source";
-    scan s = {.source = source, .what = what, .line_info = line_info};
+    scan s = {.source = source, .what = what, .line_info = line_info, .standard = standard_of(source)};
     if (source->digest_bytes) return QUERN_OK; // the caller speaks for what is outside
     QN_TRY(check_text(&s, source->source));
     for (size_t i = 0; i < source->header_count; i++) {
@@ -311,6 +273,7 @@ static bool is_in(const char *name, size_t length, const char *const *list, size
 
 static bool is_plain(const char *option, const char *name, size_t length)
 {
+    if (outside_word(option)) return false; // -DBUILT=__TIME__
     bool is_ptxas = (length == strlen("ptxas-options") && !strncmp(name, "ptxas-options", length)) ||
                     (length == strlen("Xptxas") && !strncmp(name, "Xptxas", length));
     if (is_ptxas) {
@@ -350,7 +313,7 @@ static quern_status check_entry(const char *entry)
         return qn_fail(QUERN_BAD_ARGUMENT, "source.entry: %zu characters, 1 … %d are allowed", length,
                        QN_MAX_ENTRY - 1);
     for (size_t i = 0; i < length; i++) {
-        if (!is_word_char(entry[i]) || (i == 0 && is_digit(entry[i])))
+        if (!qn_is_word_char(entry[i]) || (i == 0 && is_digit(entry[i])))
             return qn_fail(QUERN_BAD_ARGUMENT, "source.entry = \"%s\" is not an identifier", entry);
     }
     return QUERN_OK;
@@ -401,5 +364,6 @@ quern_status qn_source_check(const quern_source *source, bool line_info)
     QN_TRY(check_list("digest", source->digest, source->digest_bytes, QN_MAX_DIGEST));
     QN_TRY(check_headers(source));
     for (size_t i = 0; i < source->option_count; i++) QN_TRY(check_option(source, i));
+    QN_TRY(check_ends(source));
     return check_texts(source, line_info);
 }

@@ -103,6 +103,7 @@ size_t quern_op_variant_for(const quern_op *op, const void *sizes)
 {
     qn_any_sizes full;
     if (!op || !sizes) return 0;
+    if (qn_check_sized("sizes", sizes) != QUERN_OK) return op->variant_count;
     qn_sizes_take(op->family, sizes, &full);
     unsigned variant = op->of_bucket[op->family->bucket_of(&full)];
     return variant == QN_NO_VARIANT ? op->variant_count : variant;

@@ -27,13 +27,15 @@ int64_t qn_now_ms(void)
 
 // ---- structures that grow
 
-enum { MAX_STRUCTURE = 65536 }; // a larger size is one that nobody set, nor is one without any member behind it
+// A larger size is one that nobody set, nor is one without any member behind it, or that ends inside a word: each structure
+// is aligned to 8 bytes.
+enum { MAX_STRUCTURE = 65536 };
 
 quern_status qn_check_sized(const char *what, const void *structure)
 {
     size_t given;
     memcpy(&given, structure, sizeof given);
-    if (given > sizeof given && given <= MAX_STRUCTURE) return QUERN_OK;
+    if (given > sizeof given && given <= MAX_STRUCTURE && given % sizeof given == 0) return QUERN_OK;
     return qn_fail(QUERN_BAD_ARGUMENT, "%s: size = %zu is not a structure's: start from its INIT macro", what, given);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the files of src/runtime share: the quern itself, the part of it that belongs to one process, images in memory,
-// work on a kernel, ops. Nothing outside src/runtime includes this.
+// work on a kernel, ops. Outside src/runtime only tests include this.
 //
 //   quern ──► qn_process   locks, flights: made anew in a forked child, which takes over the stores (state.c)
 //         ──► qn_table     descriptor → op; readers take no lock (table.c)

@@ -43,6 +43,8 @@ static void remember(qn_process *process, const qn_hash *hash, size_t store)
 
 // ---- one answer
 
+enum { MOST_REGISTERS = 255, MOST_SHARED = 1 << 20 }; // of a thread; static, of a CTA: several times what any SM has
+
 static const char *fault_of(const qn_work *work, const quern_record *record)
 {
     if (record->kind != QN_KIND_CUBIN) return "its kind is not a cubin";
@@ -52,6 +54,10 @@ static const char *fault_of(const qn_work *work, const quern_record *record)
     qn_hash sum = qn_hash_bytes(record->image, record->image_bytes);
     if (memcmp(sum.bytes, record->sum, sizeof sum.bytes)) return "its sum is wrong";
     if (!qn_cubin_is_plausible(record->image, record->image_bytes)) return "its image is not a cubin";
+    if (record->entry && strcmp(record->entry, work->entry_name) != 0) return "its entry is another kernel's";
+    if (record->registers < -1 || record->registers > MOST_REGISTERS || record->shared_bytes < -1 ||
+        record->shared_bytes > MOST_SHARED || record->local_bytes < -1)
+        return "its registers or bytes are no kernel's";
     return NULL;
 }
 

@@ -16,6 +16,8 @@ struct qn_table_level {
     _Atomic(qn_table_entry *) slot[];
 };
 
+__extension__ typedef unsigned __int128 wide; // ISO C has none
+
 // Sums of products of two words, each with a constant of its own: independent of each other, so that they overlap. Short
 // of a general hash, and enough to choose a slot by.
 void qn_descriptor_seal(qn_descriptor *descriptor)
@@ -24,7 +26,7 @@ void qn_descriptor_seal(qn_descriptor *descriptor)
     uint64_t constant = step, sum = descriptor->count;
     for (size_t i = 0; i < descriptor->count; i += 2) {
         uint64_t first = descriptor->word[i], second = i + 1 < descriptor->count ? descriptor->word[i + 1] : 0;
-        unsigned __int128 product = (unsigned __int128)(first ^ constant) * (second ^ (constant + step));
+        wide product = (wide)(first ^ constant) * (second ^ (constant + step));
         sum += (uint64_t)product ^ (uint64_t)(product >> 64);
         constant += 2 * step;
     }

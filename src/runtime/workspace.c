@@ -39,6 +39,7 @@ size_t quern_workspace_size(const quern_op *op, const void *given)
     const qn_family *family = op->family;
     qn_any_sizes most;
     size_t result = 0;
+    if (qn_check_sized("sizes", given) != QUERN_OK) return SIZE_MAX;
     qn_sizes_take(family, given, &most);
     for (size_t bucket = 0; bucket < family->bucket_count; bucket++) {
         qn_any_sizes sizes = most;

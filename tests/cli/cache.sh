@@ -29,6 +29,9 @@ t_json quern cache info --db first.db --json
 : >empty.db
 t quern cache verify empty.db
 t quern cache seal empty.db
+t quern cache list empty.db
+t quern cache export of_empty.db --db empty.db
+ls of_empty.db 2>&1
 t quern cache import empty.db --db first.db
 rm -f empty.db
 

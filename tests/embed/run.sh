@@ -111,6 +111,17 @@ for standard in 98 11 17 20; do
     fail "quern.h is no C++$standard"
 done
 
+# what find_package takes is what the soname stands for: every older version of the same major one
+soname=$(readelf -d "$prefix/lib/x/libquern.so" | sed -nE 's/.*SONAME.*\[(.*)\]/\1/p')
+major=${soname#libquern.so.}
+takes() { # version that is asked for: TRUE or FALSE
+  printf 'set(PACKAGE_FIND_VERSION %s)\nset(PACKAGE_FIND_VERSION_MAJOR %s)\ninclude("%s")\nmessage("${PACKAGE_VERSION_COMPATIBLE}")\n' \
+    "$1" "${1%%.*}" "$prefix/lib/x/cmake/quern/quern-config-version.cmake" >"$work/takes.cmake"
+  cmake -DCMAKE_SIZEOF_VOID_P=8 -P "$work/takes.cmake" 2>&1
+}
+[ "$(takes "$major.0")" = TRUE ] || fail "$soname is the library of all $major.x, and find_package does not take $major.0 for it"
+[ "$(takes "$((major + 1)).0")" = FALSE ] || fail "find_package takes $((major + 1)).0 for $soname"
+
 nm -D --defined-only "$prefix/lib/x/libquern.so" | awk '$2 != "A" {sub(/@.*/, "", $3); print $3}' | sort >"$work/exports"
 diff -u "$here/exports.txt" "$work/exports" || fail "the exported symbols are not those of tests/embed/exports.txt"
 [ "$(uname -m)" != x86_64 ] || "$here/abi.sh" "$prefix/include" || fail "the ABI is not that of tests/embed/abi.txt"

@@ -366,6 +366,23 @@ static void add_v_extremes(list *l)
     add(l, c, "v2097151_mixed");
 }
 
+// One element above equal zeros, at a distance that puts the edge of a threshold's bin on the key below zero's, which no
+// element has: as a number it is zero.
+static void add_zero_edges(list *l)
+{
+    static const struct {
+        int64_t V;
+        quern_dtype in;
+        float above; // its key is a multiple of a bin's width above the edge
+    } shapes[] = {{4099, QUERN_BF16, 2.96875f}, {4099, QUERN_F16, 1.998046875f}, {2051, QUERN_F32, 1.9999998f}};
+    for (size_t s = 0; s < QN_COUNT(shapes); s++) {
+        hostile_case c = {.tags = MODEL_GPU, .rows = 2, .seed = 7180, .fill = fill_two_values, .a = 1};
+        c.spec = spec_of(shapes[s].V, 256, shapes[s].in);
+        c.spec.lse = 1, c.p = shapes[s].above;
+        add(l, c, "zero_edge_%s", qn_dtype_name(c.spec.in));
+    }
+}
+
 // Rows on both sides of every edge between buckets.
 static void add_row_edges(list *l)
 {
@@ -504,6 +521,7 @@ const hostile_case *hostile_cases(size_t *count)
         add_k_ladder(&all);
         add_second_looks(&all);
         add_v_extremes(&all);
+        add_zero_edges(&all);
         add_row_edges(&all);
         add_temperatures(&all);
         add_features(&all);

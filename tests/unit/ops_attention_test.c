@@ -146,6 +146,58 @@ static void strides_of_zero_step_over_what_is_inside(void **state)
     assert_int_equal(p.aligned, 1 | 2 | 8);
 }
 
+// A stride that nothing steps by decides neither what is aligned nor what TMA can load.
+static void an_axis_of_one_decides_no_alignment(void **state)
+{
+    (void)state;
+    qn_launch out;
+    quern_attention_args a = args_of(1, 100, 50, 4, 2);
+    a.q_stride_B = a.k_stride_B = a.v_stride_B = a.out_stride_B = 1000001; // one sequence
+    attention_params p = launch("attention d=128", &a, QN_ATTENTION_MANY, &out);
+    assert_int_equal(p.aligned, 15);
+    assert_int_equal(p.q_stride.batch % 8 | p.k_stride.batch % 8, 0);
+    a.B = 2;
+    p = launch("attention d=128", &a, QN_ATTENTION_MANY, &out);
+    assert_int_equal(p.aligned, 0);
+    assert_true(p.q_stride.batch == 1000001 && p.out_stride.batch == 1000001);
+
+    a = args_of(3, 1, 50, 4, 1); // one query, one KV head
+    a.q_stride_S = 999, a.k_stride_H = 129, a.k_stride_S = 128, a.k_stride_B = 50 * 128, a.q_stride_B = 512;
+    p = launch("attention d=128", &a, QN_ATTENTION_DECODE_8, &out);
+    assert_int_equal(p.aligned, 15);
+    a.q_stride_B = 0; // steps over all inside it, as ever
+    p = launch("attention d=128", &a, QN_ATTENTION_DECODE_8, &out);
+    assert_int_equal(p.q_stride.batch, 999);
+    assert_int_equal(p.aligned & 1, 0);
+
+    a = args_of(2, 1, 0, 4, 2), a.Tq = 2, a.pages = 1, a.columns = 1, a.k_stride_B = 4 * 128 + 1; // one page
+    a.cu_q = a.block_table = (void *)memory, a.q_stride_B = 3; // ragged: no axis of batches
+    p = launch("attention d=128 cu_q=1 layout=paged page=64", &a, QN_ATTENTION_DECODE_8, &out);
+    assert_int_equal(p.aligned, 15);
+    assert_int_equal(p.q_stride.position, 4 * 128); // of two rows, though Sq is 1
+    a.pages = 2;
+    p = launch("attention d=128 cu_q=1 layout=paged page=64", &a, QN_ATTENTION_DECODE_8, &out);
+    assert_int_equal(p.aligned & 2, 0);
+}
+
+// Sizes that no memory has room for: a number that no caller can give, and no overflow.
+static void a_workspace_that_no_number_says_is_the_largest(void **state)
+{
+    (void)state;
+    quern_attention_spec spec = parse("attention d=576 dv=512 kv_split=128 layout=varlen");
+    quern_attention_sizes n = QUERN_ATTENTION_SIZES_INIT;
+    const qn_arch *arch;
+    qn_config config;
+    assert_int_equal(qn_arch_find("sm_80", &arch), QUERN_OK);
+    qn_attention_choose(&spec.base, arch, QN_ATTENTION_DECODE_8, &config);
+    n.B = n.Sq = n.Hq = n.Hkv = n.Tq = n.Tk = INT32_MAX;
+    assert_true(qn_family_attention.workspace(&spec.base, &config, &n) == SIZE_MAX);
+    n.B = 6568, n.Sq = 16, n.Hkv = 103, n.Hq = 13184, n.Tk = 456505758;
+    assert_true(qn_family_attention.workspace(&spec.base, &config, &n) == SIZE_MAX);
+    n.B = 1, n.Sq = 1, n.Hq = n.Hkv = 8, n.Tk = 8192;
+    assert_in_range(qn_family_attention.workspace(&spec.base, &config, &n), 1 << 20, 1 << 25);
+}
+
 static void windows_and_scale_arrive_as_they_are_meant(void **state)
 {
     (void)state;
@@ -387,6 +439,8 @@ int main(void)
         cmocka_unit_test(nothing_to_do_is_a_success),
         cmocka_unit_test(strides_lie_in_any_order),
         cmocka_unit_test(strides_of_zero_step_over_what_is_inside),
+        cmocka_unit_test(an_axis_of_one_decides_no_alignment),
+        cmocka_unit_test(a_workspace_that_no_number_says_is_the_largest),
         cmocka_unit_test(windows_and_scale_arrive_as_they_are_meant),
         cmocka_unit_test(ctas_come_in_even_waves_and_never_more_than_splits),
         cmocka_unit_test(splits_of_a_cta_are_one_part),

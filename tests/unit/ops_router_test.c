@@ -362,6 +362,57 @@ static void logits_that_are_asked_for_need_no_workspace_of_their_own(void **stat
     assert_true(gate.logits_stride == 256 && gate.aligned == 1 && gate.N == 60000);
 }
 
+// The logits of one token are stored in pairs wherever they begin at one, and the gate loads them by 16 bytes.
+static void one_row_of_logits_is_aligned_whatever_its_stride(void **state)
+{
+    (void)state;
+    const qn_device_limits limits = {132};
+    for (int64_t N = 1; N <= 2; N++) {
+        made m = make("router D=4096 E=256 K=8 in=bf16 w=bf16 logits=1", "sm_90a", 60000);
+        quern_router_args args = args_of(N);
+        args.logits_stride_N = 257;
+        unsigned seen = 0;
+        for (size_t stage = 0; stage < m.plan.stage_count; stage++) {
+            qn_launch launch = {.skip = false};
+            family->launch(&m.spec.base, &m.config, &m.plan, &limits, &args.base, stage, &launch);
+            if (launch.skip) continue;
+            gate_params gate;
+            router_params p;
+            memcpy(&gate, launch.params, sizeof gate);
+            memcpy(&p, launch.params, sizeof p);
+            if (!strncmp(m.plan.stage[stage].template_path, "gate/", 5))
+                assert_int_equal(gate.aligned, N == 1);
+            else
+                assert_int_equal(p.logits_are, N == 1 ? ROUTER_LOGITS_PAIRS : ROUTER_LOGITS_EACH);
+            seen++;
+        }
+        assert_true(seen >= 2);
+    }
+}
+
+// The least tiles that a plan of many tokens has; a launch of smaller ones that has too many CTAs is refused by the driver.
+static void more_tokens_than_there_are_ctas_for_are_refused(void **state)
+{
+    (void)state;
+    const qn_device_limits limits = {132};
+    bool empty = false;
+    made m = make("router D=8 E=1024 K=8 in=bf16 w=bf16", "sm_90a", INT32_MAX);
+    quern_router_args args = args_of(134217720);
+    assert_int_equal(family->check_args(&m.spec.base, &args.base, &empty), QUERN_OK);
+    args.N = 134217721;
+    assert_int_equal(family->check_args(&m.spec.base, &args.base, &empty), QUERN_BAD_SIZE);
+    assert_non_null(strstr(quern_message(), "N = 134217721: 0 … 134217720"));
+    made eight = make("router D=8 E=8 K=2 in=bf16 w=bf16", "sm_90a", INT32_MAX);
+    args.N = INT32_MAX;
+    assert_int_equal(family->check_args(&eight.spec.base, &args.base, &empty), QUERN_OK);
+
+    m.config.value[QN_ROUTER_PLAN] = QN_ROUTER_ROWS, m.config.value[QN_ROUTER_SUMS] = QN_ROUTER_WHOLE;
+    m.config.value[QN_ROUTER_TOKENS] = m.config.value[QN_ROUTER_EXPERTS] = 1;
+    qn_launch launch = {.grid = {1, 1, 1}};
+    family->launch(&m.spec.base, &m.config, &m.plan, &limits, &args.base, 0, &launch);
+    assert_int_equal(launch.grid[0], 0);
+}
+
 static void alignment_is_that_of_every_row(void **state)
 {
     (void)state;
@@ -373,7 +424,11 @@ static void alignment_is_that_of_every_row(void **state)
     family->launch(&m.spec.base, &m.config, &m.plan, &limits, &args.base, 0, &launch);
     memcpy(&p, launch.params, sizeof p);
     assert_true(p.x_aligned && p.w_aligned);
-    args.x_stride_N = 4097, args.w = memory + 2;
+    args.x_stride_N = 4097, args.N = 1; // one row: nothing steps by its stride
+    family->launch(&m.spec.base, &m.config, &m.plan, &limits, &args.base, 0, &launch);
+    memcpy(&p, launch.params, sizeof p);
+    assert_true(p.x_aligned && p.x_stride == 4096);
+    args.N = 8, args.w = memory + 2;
     family->launch(&m.spec.base, &m.config, &m.plan, &limits, &args.base, 0, &launch);
     memcpy(&p, launch.params, sizeof p);
     assert_true(!p.x_aligned && !p.w_aligned && p.x_stride == 4097 && p.w_stride == 4096);
@@ -494,6 +549,8 @@ int main(void)
         cmocka_unit_test(more_experts_than_threads_have_registers_for_are_two_launches),
         cmocka_unit_test(the_workspace_grows_with_N_and_keeps_the_clean_part_apart),
         cmocka_unit_test(logits_that_are_asked_for_need_no_workspace_of_their_own),
+        cmocka_unit_test(one_row_of_logits_is_aligned_whatever_its_stride),
+        cmocka_unit_test(more_tokens_than_there_are_ctas_for_are_refused),
         cmocka_unit_test(alignment_is_that_of_every_row),
         cmocka_unit_test(wide_asks_for_no_row_that_is_not_there),
         cmocka_unit_test(the_second_launch_may_begin_before_the_first_has_ended),

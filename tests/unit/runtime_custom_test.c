@@ -152,6 +152,11 @@ static void each_bad_member_is_named(void **state)
     custom = good_custom(), custom.source = NULL;
     assert_int_equal(quern_prepare_source(q, &custom, 0, &kernel), QUERN_MISSING_ARGUMENT);
     assert_int_equal(quern_prepare_source(q, NULL, 0, &kernel), QUERN_MISSING_ARGUMENT);
+    quern_source listless = custom;
+    listless.option_count = 1;
+    assert_int_equal(quern_prepare_source(q, &listless, 0, &kernel), QUERN_MISSING_ARGUMENT);
+    listless.option_count = (size_t)-1; // never set
+    assert_int_equal(quern_warm_source(q, &listless, "sm_90a", NULL), QUERN_MISSING_ARGUMENT);
 
     assert_null(kernel);
     quern_close(q);

@@ -112,6 +112,7 @@ static bool is_heads(const qn_field *size)
 
 static int64_t most_of(const qn_family *family, const qn_field *size)
 {
+    if (family == &qn_family_router) return 1 << 26; // as many as each E is given
     if (family->size_count == 1) return size->max;
     return is_named(size, "B") ? 300 : is_named(size, "Sq") ? 9000 : 1 << 20;
 }

@@ -399,6 +399,34 @@ static void a_record_whose_size_is_not_a_records_is_not_used(void **state)
     }
 }
 
+static void answer_wrongly(quern_record *row, int which)
+{
+    if (which == 0) ((char *)row->entry)[0] ^= 1; // the store's own copy
+    if (which == 1) row->registers = -5;
+    if (which == 2) row->registers = 256;
+    if (which == 3) row->shared_bytes = 1 << 30;
+    if (which == 4) row->local_bytes = -2;
+}
+
+// Whole key and image are right, what is said of them is not.
+static void a_record_of_another_entry_or_of_no_kernels_numbers_is_not_used(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        quern *q = open_on_store(QUERN_MODE_NORMAL, QUERN_TOOLCHAIN_ANY);
+        obtain_ok(q, i);
+        quern_close(q);
+        answer_wrongly(&store.row[i], i);
+        int before = fake_nvrtc.compiles;
+
+        q = open_on_store(QUERN_MODE_NORMAL, QUERN_TOOLCHAIN_ANY);
+        obtain_ok(q, i);
+        assert_int_equal(fake_nvrtc.compiles, before + 1);
+        assert_int_equal(runtime_counters(q).bad_rows, 1);
+        quern_close(q);
+    }
+}
+
 static void a_bad_sum_is_a_miss_that_is_made_good(void **state)
 {
     (void)state;
@@ -662,6 +690,7 @@ int main(void)
         TEST(a_failing_store_leaves_the_threads_message_alone),
         TEST(a_busy_store_is_waited_for_once_not_once_a_kernel),
         TEST(a_record_whose_size_is_not_a_records_is_not_used),
+        TEST(a_record_of_another_entry_or_of_no_kernels_numbers_is_not_used),
         TEST(a_bad_sum_is_a_miss_that_is_made_good),
         TEST(an_image_that_is_no_cubin_is_a_miss),
         TEST(another_kernels_row_under_our_hash_is_never_served_nor_removed),

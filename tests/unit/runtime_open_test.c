@@ -73,13 +73,15 @@ static void each_option_out_of_range_is_named(void **state)
 static void a_size_that_is_none_is_refused(void **state)
 {
     (void)state;
-    quern_options options = QUERN_OPTIONS_INIT;
+    static const size_t sizes[] = {0, 3, 8, 9, 20, (size_t)-1}; // 9, 20: half a pointer would be read
     quern *q = NULL;
-    options.size = 3;
-
-    assert_int_equal(quern_open(&options, &q), QUERN_BAD_ARGUMENT);
-
-    assert_null(q);
+    for (size_t i = 0; i < QN_COUNT(sizes); i++) {
+        quern_options options = QUERN_OPTIONS_INIT;
+        options.size = sizes[i];
+        options.cache_file = "x";
+        assert_int_equal(quern_open(&options, &q), QUERN_BAD_ARGUMENT);
+        assert_null(q);
+    }
 }
 
 static void an_older_shorter_structure_keeps_working(void **state)

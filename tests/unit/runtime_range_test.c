@@ -103,6 +103,27 @@ static void look_ups_outside_the_range_answer_that_there_is_none(void **state)
     quern_close(q);
 }
 
+// A structure that was cleared and not begun from its INIT has no length: none of its sizes would count.
+static void sizes_without_init_are_told_from_sizes_of_0(void **state)
+{
+    (void)state;
+    quern_options options = runtime_options("", NULL);
+    quern_op *op = NULL;
+    quern *q = runtime_open(&options);
+    assert_int_equal(prepare(q, 2, 3, &op), QUERN_OK);
+    quern_softmax_topk_sizes sizes = sizes_of(3);
+    sizes.size = 0;
+
+    assert_int_equal(quern_op_variant_for(op, &sizes), quern_op_variants(op));
+    assert_non_null(strstr(quern_message(), "sizes: size = 0"));
+    sizes.size = 1 << 20;
+    assert_true(quern_workspace_size(op, &sizes) == SIZE_MAX);
+    assert_non_null(strstr(quern_message(), "sizes: size = 1048576"));
+
+    quern_op_release(op);
+    quern_close(q);
+}
+
 static void the_same_range_is_the_same_op_and_the_whole_range_is_the_op_of_all(void **state)
 {
     (void)state;
@@ -359,6 +380,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_range_compiles_less_than_all_and_launches_what_is_in_it),
         TEST(look_ups_outside_the_range_answer_that_there_is_none),
+        TEST(sizes_without_init_are_told_from_sizes_of_0),
         TEST(the_same_range_is_the_same_op_and_the_whole_range_is_the_op_of_all),
         TEST(the_buckets_of_a_range_are_those_of_its_sizes),
         TEST(sizes_that_a_layout_does_not_have_need_not_be_given),

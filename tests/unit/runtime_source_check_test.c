@@ -57,12 +57,73 @@ static void an_include_of_no_header_given_is_refused_wherever_it_hides(void **st
         {"const int n = 1'000;\n#include \"a.h\"\n", "line 2"},
         {"const char c = '\\'';\n#include \"a.h\"\n", "line 2"},
         {"#include \"a.h", "line 1"},
+        {"int x = L'R\"(';\n#include \"a.h\"\n//)\"", "line 2"}, // a prefix before a character, not a digit separator
+        {"#if 0\ndon't /*\n#endif\n#include \"a.h\"\n//*/", "line 4"},
+        {"const double n = 0x1.8p+3'0;\n#include \"a.h\"\n", "line 2"},
+        {"#if 0\n8R\"(\n#endif\n#include \"a.h\"\n//)\"", "line 4"}, // numbers and words that end with R are no prefix
+        {"#if 0\n1.uR\"(\n#endif\n#include \"a.h\"\n//)\"", "line 4"},
+        {"#if 0\n1e+R\"(\n#endif\n#include \"a.h\"\n//)\"", "line 4"},
+        {"#if 0\n1'uR\"(\n#endif\n#include \"a.h\"\n//)\"", "line 4"},
+        {"#if 0\nUuR\"(\n#endif\n#include \"a.h\"\n//)\"", "line 4"},
+        {"const char *s = u8R\"x(\n)\\\n)\")x\";\n#include \"a.h\"\n", "line 4"},
+        {"int x; /\\\n/ R\"(\n#include \"a.h\"\n//)\"", "line 3"}, // splices inside //, /*, */ and an escape
+        {"/\\\n* R\"( */\n#include \"a.h\"\n//)\"", "line 3"},
+        {"/* *\\\n/\n#include \"a.h\"\n//*/", "line 3"},
+        {"const char *s = \"\\\\\n/*\";\n#include \"a.h\"\n//*/", "line 3"},
+        {"#include <a.h//>\n", "line 1"},
+        {"#include_next /* */ \"a.h\"\n", "line 1"},
+        {"#elif __has_in\\\nclude_next(<a.h>)\n", "line 1"},
+        {"#if __has_embed(\"a.h\")\n", "line 1"},
+        {"int x;\nconst char *at = __TIME__;\n", "line 2"},
+        {"const char *at = __DATE__;\n", "line 1"},
+        {"const char *at = __TIMESTAMP__;\n", "line 1"},
     };
     for (size_t i = 0; i < QN_COUNT(cases); i++) {
         quern_source source = good();
         source.source = cases[i].text;
         must_refuse(&source, cases[i].line);
         source.digest = "d", source.digest_bytes = 1; // the caller speaks for it
+        must_take(&source);
+    }
+}
+
+// Where standards or compilers read a text in two ways, an include could hide in one of them.
+static void what_is_read_in_two_ways_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *option, *part;
+        bool is_taken; // by C++17
+    } cases[] = {
+        {"int x;\n?\?=include \"a.h\"\n", "--std=c++14", "line 2", true}, // no directive from C++17 on
+        {"int x; // ?\?/\n", "-std=c++03", "line 1", true},
+        {"const int n = 1'000;\n", "--std=c++11", "line 1", true},
+        {"int x;\nconst char *s = R\"(\n)\";\n", "--std=c++03", "line 2", true},
+        {"int x;\nR\\\n\"()\"\n", "--std=c++20", "line 2", false},
+        {"u\\\nR\"()\"\n", "--std=c++20", "line 1", false},
+        {"\xc3\xa9R\"()\"\n", "--std=c++20", "line 1", false},
+        {"1\xc3\xa9R\"()\"\n", "--std=c++20", "line 1", false},
+        {"$R\"()\"\n", "--std=c++20", "line 1", false},
+        {"R\"a b()a b\"\n", "--std=c++20", "delimiter", false},
+        {"R\"01234567890123456()01234567890123456\"\n", "--std=c++20", "delimiter", false},
+        {"R\"a(\n)\"\n", "--std=c++20", "no end", false},
+        {"#if 0\n1''/*\n#endif\n//*/\n", "--std=c++20", "line 2", false},
+        {"int x;\n\"\"R\"()\"\n", "--std=c++20", "line 2", false}, // a suffix of the string before, or not
+        {"'a'R\"()\"\n", "--std=c++20", "line 1", false},
+        {"\\u8R\"()\"\n", "--std=c++20", "line 1", false},
+        {"R\"()\"R\"()\"\n", "--std=c++20", "line 1", false},
+    };
+    for (size_t i = 0; i < QN_COUNT(cases); i++) {
+        const char *const options[] = {"--std=c++20", cases[i].option};
+        quern_source source = good();
+        source.source = cases[i].text, source.options = options, source.option_count = 2;
+        must_refuse(&source, cases[i].part);
+        must_refuse(&source, "source.digest");
+        source.option_count = 1;
+        if (cases[i].is_taken) must_take(&source);
+        source.option_count = 0;
+        if (cases[i].is_taken) must_take(&source);
+        source.option_count = 2, source.digest = "d", source.digest_bytes = 1;
         must_take(&source);
     }
 }
@@ -79,6 +140,11 @@ static void what_only_looks_like_an_include_is_taken(void **state)
         "#pragma once\n#if 1\n#endif\n",
         "int include;\n",
         "#included\n",
+        "const char *s = LR\"a(\n#include \"a.h\"\n)\" )a\";\n",
+        "const char *s = \"\\\\\n\\\n#include <a.h>\";\n",
+        "/\\\n* \n#include \"a.h\"\n*\\\n/\n",
+        "int MY__TIME__, __has_includes;\n",
+        "const char *s = \"what?\?!\";\n",
     };
     for (size_t i = 0; i < QN_COUNT(texts); i++) {
         quern_source source = good();
@@ -121,6 +187,21 @@ static void each_bad_header_is_named(void **state)
     assert_int_equal(qn_source_check(&source, false), QUERN_MISSING_ARGUMENT);
     source = good(), source.header_count = 257;
     must_refuse(&source, "at most 256");
+}
+
+static void a_byte_that_ends_the_text_is_refused_with_its_line(void **state)
+{
+    (void)state;
+    quern_header header = {"a.h", "int x;\n// \xff\n"};
+    quern_source source = good();
+    source.source = "int y; // \xff";
+    must_refuse(&source, "source.source, line 1");
+    source.source = "int y; // \xc3\xbf \xe9";
+    must_take(&source);
+    source.headers = &header, source.header_count = 1;
+    must_refuse(&source, "source.headers[0], line 2");
+    source.digest = "d", source.digest_bytes = 1; // speaks for what is outside, not for what is lost
+    must_refuse(&source, "source.headers[0], line 2");
 }
 
 // ---- options
@@ -170,6 +251,8 @@ static void options_with_side_effects_or_outside_content_need_a_digest(void **st
         "--device-debug",
         "-G",
         "--no-such-option",
+        "-DBUILT=__TIME__",
+        "--define-macro=HAS=__has_include",
         "--ptxas-options=--output-file=x",
         "--ptxas-options=-v,-o=x",
         "--ptxas-options=",
@@ -229,8 +312,9 @@ static void random_texts_do_no_harm(void **state)
 {
     (void)state;
     static const char *const pieces[] = {
-        "#",  "include", " ", "\"",  "<", ">", "a.h", "\n", "\\",    "\\\n",          "\r\n", "/*",
-        "*/", "//",      "'", "R\"", "(", ")", "x",   "1",  "#line", "__has_include", "%:",   "\t"};
+        "#",  "include", " ",  "\"",    "<",   ">",  "a.h", "\n", "\\", "\\\n",  "\r\n",
+        "/*", "*/",      "//", "'",     "R\"", "(",  ")",   "x",  "1",  "#line", "__has_include",
+        "%:", "\t",      "R",  "u8R\"", "L",   "e+", ".",   "$",  "é",  "?\?/"};
     static const quern_header headers[] = {{"a.h", ""}};
     uint64_t seed = 1;
     size_t taken = 0, refused = 0;
@@ -257,9 +341,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_include_of_no_header_given_is_refused_wherever_it_hides),
+        cmocka_unit_test(what_is_read_in_two_ways_is_refused),
         cmocka_unit_test(what_only_looks_like_an_include_is_taken),
         cmocka_unit_test(an_include_of_a_header_given_is_taken_and_headers_are_looked_into),
         cmocka_unit_test(each_bad_header_is_named),
+        cmocka_unit_test(a_byte_that_ends_the_text_is_refused_with_its_line),
         cmocka_unit_test(options_that_depend_on_nothing_else_are_taken),
         cmocka_unit_test(options_with_side_effects_or_outside_content_need_a_digest),
         cmocka_unit_test(what_quern_decides_is_refused_with_a_digest_too),

@@ -129,6 +129,57 @@ static void the_compiler_finds_no_file_of_the_working_directory(void **state)
     quern_close(q);
 }
 
+// Ways to hide an include from a reader of the text (%s is a file outside): it is refused, or the compiler reads none.
+static void no_text_brings_in_a_file_from_outside(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "#include \"%s\"",
+        "?\?=include \"%s\"",
+        "__device__ int x = L'R\"(';\n#include \"%s\"\n//)\"",
+        "__device__ int x = 1'0 /*';\n#include \"%s\"\n//*/",
+        "#if 0\ndon't /*\n#endif\n#include \"%s\"\n//*/",
+        "#if 0\nR\"(\n#endif\n#include \"%s\"\n//)\"",
+        "#if 0\n8R\"(\n#endif\n#include \"%s\"\n//)\"",
+        "#if 0\n1.uR\"(\n#endif\n#include \"%s\"\n//)\"",
+        "#if 0\n1e+R\"(\n#endif\n#include \"%s\"\n//)\"",
+        "#if 0\nUuR\"(\n#endif\n#include \"%s\"\n//)\"",
+        "#if 0\n\xc3\xa9R\"(\n#endif\n#include \"%s\"\n//)\"",
+        "#if 0\nR\\\n\"(\n#endif\n#include \"%s\"\n//)\"",
+        "#if 0\nR\"a b(\n#endif\n#include \"%s\"\n//)a b\"",
+        "/* *\\\n/\n#include \"%s\"\n//*/",
+        "/\\\n* R\"( */\n#include \"%s\"\n//)\"",
+        "//\\\n\n#include \"%s\"",
+        "#\vinclude \"%s\"",
+        "#include_next \"%s\"",
+        "#line 1 \"/x.h\"\n%%:include \"%s\"",
+    };
+    static const char *const standards[] = {"--std=c++20", "--std=c++14", "--std=c++11", "--std=c++03"};
+    quern *q = open_in_memory();
+    quern_source source = QUERN_SOURCE_INIT;
+    source.entry = "scale", source.threads = 32, source.parameter_bytes = 8;
+    write_file("outside.h", "static __device__ float outside() { return 1; }\n");
+
+    for (size_t i = 0; i < QN_COUNT(texts) * QN_COUNT(standards); i++) {
+        char path[160];
+        qn_text text = QN_TEXT_INIT;
+        snprintf(path, sizeof path, "%s/outside.h", folder);
+        for (const char *at = texts[i / QN_COUNT(standards)]; *at; at++) {
+            bool is_path = at[0] == '%' && at[1] == 's';
+            qn_text_put(&text, is_path ? path : at, is_path ? strlen(path) : 1);
+            at += is_path || (at[0] == '%' && at[1] == '%');
+        }
+        qn_text_puts(&text, "\nextern \"C\" __global__ void scale(float *x) { *x = outside(); }\n");
+        source.source = text.bytes;
+        source.options = &standards[i % QN_COUNT(standards)], source.option_count = 1;
+        quern_status status = quern_warm_source(q, &source, "sm_90a", NULL);
+        if (status != QUERN_BAD_ARGUMENT && status != QUERN_COMPILE_FAILED)
+            fail_msg("%s: read from outside with %s:\n%s", quern_status_name(status), source.options[0], text.bytes);
+        qn_text_fini(&text);
+    }
+    quern_close(q);
+}
+
 static void take_image(const quern_source *source, qn_text *bytes)
 {
     quern *q = open_in_memory();
@@ -295,6 +346,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(headers_come_from_the_structure_not_from_the_working_directory),
         TEST(the_compiler_finds_no_file_of_the_working_directory),
+        TEST(no_text_brings_in_a_file_from_outside),
         TEST(a_cubin_with_line_information_does_not_depend_on_the_folder),
         TEST(a_familys_cubin_with_line_information_does_not_depend_on_the_folder),
         TEST(options_change_the_kernel),
