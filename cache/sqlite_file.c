@@ -8,7 +8,8 @@
 //       or ours.
 //   (3) Immutable is only a file with the seal mark. Anything else that may not be written is read under locks.
 //   (4) Who only reads rolls back what a dead writer left half done, where it may write, as SQLite does for writers: nothing
-//       else is changed, nothing is made. Where it may not, reading fails and says so.
+//       else is changed, nothing is made. Where it may not, reading fails and says so. What is not ours is refused before, as
+//       it lies there: SQLite would roll back, or take over, what its own program left half done.
 #include "cache/sqlite_private.h"
 
 #include <errno.h>
@@ -60,6 +61,7 @@ static quern_status create_when_missing(const qn_sqlite *store)
     struct stat found;
 
     if (!stat(store->file, &found) || errno != ENOENT) return QUERN_OK; // anything but absence, SQLite will meet too
+    QN_TRY(qn_sqlite_check_path(store->file));
     int error = qn_create_file(store->file);
     if (!error || error == EEXIST) return QUERN_OK;
     quern_status status = error == ENOSPC || error == EDQUOT ? QUERN_STORE_FULL
@@ -120,8 +122,10 @@ quern_status qn_connect(const qn_sqlite *store, const char *file, bool writable,
         return QUERN_OK;
     }
     int error = opened ? sqlite3_system_errno(opened) : 0;
+    quern_status path = code == SQLITE_CANTOPEN ? qn_sqlite_check_path(file) : QUERN_OK;
     quern_status status = code == SQLITE_CANTOPEN ? QUERN_STORE_OPEN : qn_sqlite_status(opened, code);
     sqlite3_close(opened);
+    QN_TRY(path);
     return qn_fail(status, "%s: could not be opened: %s%s%s; check the path and its permissions", file,
                    sqlite3_errstr(code), error ? ": " : "", error ? strerror(error) : "");
 }
@@ -241,17 +245,23 @@ quern_status qn_create_tables(const qn_sqlite *store, sqlite3 *db)
 
 // ---- a writer that died
 
-// A file that lies there and may be written: a rollback makes nothing, and what it could not finish it must not begin.
-static bool may_roll_back(const qn_sqlite *store)
+// A file with something in it beside the database, as SQLite names it: of a symbolic link's end.
+static bool lies_beside(const qn_sqlite *store, const char *ending, qn_text *path)
 {
     struct stat found;
+    char *file = realpath(store->file, NULL);
+    qn_text_clear(path);
+    if (file) qn_text_putf(path, "%s%s", file, ending);
+    free(file);
+    return path->length && !path->failed && !lstat(path->bytes, &found) && S_ISREG(found.st_mode) && found.st_size > 0;
+}
+
+// A journal that lies there and may be written: a rollback makes nothing, and what it could not finish it must not begin.
+static bool may_roll_back(const qn_sqlite *store)
+{
     const char *kind = NULL;
     qn_text path = QN_TEXT_INIT;
-    char *file = realpath(store->file, NULL); // of a symbolic link's end, where SQLite keeps the journal
-    if (file) qn_text_putf(&path, "%s-journal", file);
-    free(file);
-    bool may = path.length && !path.failed && !lstat(path.bytes, &found) && S_ISREG(found.st_mode) &&
-               found.st_size > 0 && !access(path.bytes, W_OK) && !access(store->file, W_OK);
+    bool may = lies_beside(store, "-journal", &path) && !access(path.bytes, W_OK) && !access(store->file, W_OK);
     if (may) { // the folder, from which the journal is taken away
         char *slash = strrchr(path.bytes, '/');
         *(slash == path.bytes ? slash + 1 : slash) = 0;
@@ -259,6 +269,37 @@ static bool may_roll_back(const qn_sqlite *store)
     }
     qn_text_fini(&path);
     return may;
+}
+
+static bool has_mark(sqlite3 *db)
+{
+    unsigned char mark[4];
+    return qn_read_raw(db, mark, sizeof mark, QN_AT_APPLICATION_ID) &&
+           ((uint32_t)mark[0] << 24 | (uint32_t)mark[1] << 16 | (uint32_t)mark[2] << 8 | mark[3]) ==
+               QN_SCHEMA_APPLICATION_ID;
+}
+
+// The mark stands in the first write of a database of ours and in all later ones: a file that has tables and
+// lacks it is no half of one. (Of a database whose tables are in its -wal still, nothing can be told.)
+quern_status qn_refuse_foreign(const qn_sqlite *store)
+{
+    qn_message_mark mark;
+    qn_verdict verdict;
+    qn_text path = QN_TEXT_INIT;
+    sqlite3 *db = NULL;
+    bool sealed, foreign = false;
+    const bool beside = lies_beside(store, "-journal", &path) || lies_beside(store, "-wal", &path);
+
+    qn_text_fini(&path);
+    if (!beside) return QUERN_OK;
+    qn_message_save(&mark);
+    if (!qn_connect(store, store->file, false, true, &db)) { // as it lies there, whatever is beside it
+        foreign = qn_check_format(store, db, &verdict, &sealed) == QUERN_STORE_FOREIGN && !has_mark(db);
+        sqlite3_close(db);
+    }
+    if (foreign) return QUERN_STORE_FOREIGN;
+    qn_message_restore(&mark);
+    return QUERN_OK;
 }
 
 void qn_roll_back_dead_writer(const qn_sqlite *store)
@@ -360,7 +401,8 @@ quern_status qn_session_open(qn_sqlite *store, qn_session *session, const char *
             return QUERN_OK;
         }
     }
-    status = writable ? open_for_writing(store, session) : open_for_reading(store, session);
+    status = exists ? qn_refuse_foreign(store) : QUERN_OK;
+    if (!status) status = writable ? open_for_writing(store, session) : open_for_reading(store, session);
     if (!status) {
         session->open = true;
         return QUERN_OK;

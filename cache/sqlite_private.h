@@ -3,6 +3,7 @@
 //
 //   sqlite_store.c    qn_sqlite_open, close, probe; the session of this process; one use at a time
 //   sqlite_file.c     from a path to a connection: creating the file, the URI, flags, read-only, seal, format checks
+//   sqlite_path.c     how long a path may be
 //   sqlite_status.c   SQLite's result codes → statuses and messages
 //   sqlite_row.c      one row of table kernel: reading, copying, judging
 //   sqlite_get.c      get, list            sqlite_put.c   put, remove, the cap
@@ -79,6 +80,9 @@ void qn_session_close(qn_session *session); // and of what is prepared on its co
 // For a connection that only reads: if a writer died and left its journal, and this process may write file and folder,
 // the file becomes what it was before that write. Does nothing in any other case, and sets no message.
 void qn_roll_back_dead_writer(const qn_sqlite *store);
+// FOREIGN, with its message, where another program's database has a journal of either kind beside it: before anything opens it
+// that SQLite would recover it for. OK in any other case.
+quern_status qn_refuse_foreign(const qn_sqlite *store);
 // A plain connection with our settings and no look at the content. mode: "ro", "rw"; immutable for sealed files.
 quern_status qn_connect(const qn_sqlite *store, const char *file, bool writable, bool immutable, sqlite3 **db);
 void qn_put_uri(qn_text *uri, const char *file);
@@ -88,6 +92,7 @@ quern_status qn_create_tables(const qn_sqlite *store, sqlite3 *db);
 int qn_create_file(const char *file);
 // Reads through the connection's own descriptor; false past the end or on an error.
 bool qn_read_raw(sqlite3 *db, void *bytes, int count, int64_t offset);
+enum { QN_AT_APPLICATION_ID = 68 }; // in the header: 4 bytes, big endian
 // A write version in the header that SQLite does not know makes a database read-only to it, and does nothing else.
 enum { QN_AT_VERSIONS = 18 }; // the write version, the read version: 1 (a rollback journal) or 2 (WAL)
 bool qn_is_made_read_only(sqlite3 *db);

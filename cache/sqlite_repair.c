@@ -238,6 +238,7 @@ static quern_status check_ours_first(const qn_sqlite *store)
     sqlite3 *db = NULL;
     bool readable;
 
+    QN_TRY(qn_refuse_foreign(store));
     QN_TRY(qn_connect(store, store->file, true, false, &db));
     quern_status status = check_ours(store, db, &readable);
     sqlite3_close(db);

@@ -60,6 +60,7 @@ quern_status qn_sqlite_export(quern_store *store, const char *file)
     qn_sqlite *self = qn_sqlite_of(store);
     qn_text uri = QN_TEXT_INIT;
 
+    QN_TRY(qn_sqlite_check_path(file));
     QN_TRY(qn_sqlite_probe(store)); // what cannot be read leaves no new file behind
     int error = qn_create_file(file);
     if (error == EEXIST) {

@@ -64,6 +64,8 @@ quern_status qn_sqlite_export(quern_store *store, const char *file);
 // Verifies, writes the seal mark (a row), leaves no journal: then the file is opened immutable and never written. Its
 // mode becomes 0444, for it is shipped to be read by others. STORE_CORRUPT if any row is bad.
 quern_status qn_sqlite_seal(quern_store *store);
+// Whether the file's path is short enough for SQLite, whoever may be to open it. STORE_OPEN with the limit.
+quern_status qn_sqlite_check_path(const char *file);
 // Sets a damaged file aside as FILE.broken-<n> (a copy: the file stays the same inode, for others have it open), empties
 // it in place and saves what can be read, all under an exclusive lock of the side file FILE.lock (STORE_BUSY when it is
 // held). A sound file is left as it is: *saved = 0, nothing put into set_aside. A file that was not

@@ -6,10 +6,20 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 out=$root/src/runtime/tuned_built_in.c
-if [ "${1:-}" = -o ]; then out=${2:?-o needs a file}; shift 2; fi
-[ "${1:-}" != --help ] && [ "${1:-}" != -h ] || { sed -n '3,6s/^# //p' "${BASH_SOURCE[0]}"; exit 0; }
+fail() { echo "built_in.sh: $2" >&2; exit "$1"; }
+case ${1:-} in
+  -o)
+    [ -n "${2:-}" ] || fail 2 '-o needs a file'
+    out=$2
+    shift 2 ;;
+  --help | -h)
+    sed -n '3,6s/^# //p' "${BASH_SOURCE[0]}"
+    exit 0 ;;
+esac
 for file in "$@"; do
-  [ "$(head -n 1 "$file")" = 'quern-tune 1' ] || { echo "built_in.sh: $file is no table of version 1" >&2; exit 1; }
+  case $file in -*) fail 2 "unknown option '$file': see --help" ;; esac
+  [ -f "$file" ] && [ -r "$file" ] || fail 1 "$file: there is no such file, or it cannot be read"
+  [ "$(head -n 1 "$file")" = 'quern-tune 1' ] || fail 1 "$file is no table of version 1"
 done
 {
   cat <<'HEAD'

@@ -227,7 +227,8 @@ typedef struct quern_options {
     const char *cache_file;   /* the user's database. Default: $QUERN_CACHE_DIR, else $XDG_CACHE_HOME/quern, else
                                       ~/.cache/quern (home from the passwd entry), and in it quern-v1.db; "" means none.
                                       It and folders above it that are missing are made when first needed (mode 0700), but
-                                      in a mode that writes nothing; the command refuses a --db without its folder */
+                                      in a mode that writes nothing; the command refuses a --db without its folder.
+                                      A database's path has at most 504 bytes, symbolic links followed: SQLite's limit */
     const char *sealed_files; /* read-only databases asked first, in order, separated by ':'. $QUERN_SEALED */
     const char *nvrtc_file;   /* libnvrtc to load, if this process has loaded none yet. $QUERN_NVRTC */
     const char *driver_file;  /* libcuda to load, if this process has loaded none yet. Default: libcuda.so.1 */

@@ -201,9 +201,9 @@ template <class Items> QN_DEVICE void count_fine(const Select &s, const Range &r
     }
 }
 
-// Turns counts of kFineEach bins a thread into first places, the highest bin's first. kEndBin: a bin, less than kFineEach below the one
-// that holds the last of the first `wanted`; kEnd: candidates down to it; kCrowded: not 0 if a bin down to it has more than
-// kMostInBin. Returns how many candidates there are. Ends in a barrier.
+// Turns counts of kFineEach bins a thread into first places, the highest bin's first. kEndBin: a bin, less than kFineEach below
+// the one that holds the last of the first `wanted`; kEnd: candidates down to it; kCrowded: not 0 if a bin down to it has more
+// than kMostInBin. Returns how many candidates there are. Ends in a barrier.
 QN_DEVICE u32 scan_fine(const Select &s, u32 wanted)
 {
     constexpr u32 kEach = kFineEach;

@@ -13,7 +13,8 @@
 //
 // So memory for scores is SHARES · ROOM candidates or 32 KiB a row, whatever its length. The workspace: kTickets words, those
 // of this plan 0 between launches (a ticket wraps to 0 by itself, so that a captured graph may be replayed), the two areas of
-// row_together.cuh, then the rows' memory. Launches that have more CTAs than tickets give each row to one CTA. ANALYSIS.md: bytes, work, why it is exact.
+// row_together.cuh, then the rows' memory. Launches that have more CTAs than tickets give each row to one CTA. ANALYSIS.md:
+// bytes, work, why it is exact.
 //
 // Prologue, besides problem.cuh's: SHARES, LOCAL_K, ROOM (places of a record), CAP (candidates in shared memory).
 #include "score.cuh"

@@ -134,8 +134,8 @@ QN_DEVICE i64 end_share_together(const indexer_params &p, u32 n, const Scan &sca
     return first && ended == kShort ? row_number(p) : kNoRow;
 }
 
-// What follows the share's scores: n candidates, and the last of those kept. kNoRow: the row is done, or another CTA ends it; else the
-// number of one that is to be gone through again. Begins in a barrier.
+// What follows the share's scores: n candidates, and the last of those kept. kNoRow: the row is done, or another CTA ends it;
+// else the number of one that is to be gone through again. Begins in a barrier.
 QN_DEVICE i64 end_share(const indexer_params &p, u32 shares, u32 n, const Scan &scan, bool again)
 {
     if constexpr (kEndsTogether)

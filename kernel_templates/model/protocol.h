@@ -7,8 +7,9 @@
 
 #include <stdint.h>
 
-/* The runner's arguments: its build ("access" has the checks of every access), file descriptor, address and bytes of the window, as decimal numbers. The address is one that
- * neither the kernel's random placement nor the sanitizers' shadows use. */
+/* The runner's arguments: its build ("access" has the checks of every access), file descriptor, address and bytes of the
+ * window, as decimal numbers. The address is one that neither the kernel's random placement nor the sanitizers' shadows
+ * use. */
 #define QN_MODEL_WINDOW       0x7e9000000000ull
 #define QN_MODEL_WINDOW_BYTES (16ull << 30)
 #define QN_MODEL_WINDOWS      16 /* how many a process may try */

@@ -10,8 +10,8 @@
 // Plans are numbered for ever: tables of tuning results name them.
 enum { QN_ATTENTION_PREFILL = 1, QN_ATTENTION_DECODE, QN_ATTENTION_WGMMA, QN_ATTENTION_STREAM, QN_ATTENTION_HEADS };
 
-// rows: queries (times packed heads) a CTA; keys: of a block; warps: over the rows (stream: over the keys); columns: warps that share a row's keys
-// and output columns; slots: blocks of K or V in shared memory; ctas: an SM.
+// rows: queries (times packed heads) a CTA; keys: of a block; warps: over the rows (stream: over the keys); columns: warps
+// that share a row's keys and output columns; slots: blocks of K or V in shared memory; ctas: an SM.
 enum qn_attention_knob {
     QN_ATTENTION_PLAN,
     QN_ATTENTION_ROWS,

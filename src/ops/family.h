@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a family is: lists and a few functions, in ops/<family>.c (a large one's plans stand beside it). Everything else in Quern works from this
-// description and knows no family by name.
+// What a family is: lists and a few functions, in ops/<family>.c (a large one's plans stand beside it). Everything else in
+// Quern works from this description and knows no family by name.
 //
 //   fields    →  text ⇄ structure, checks, messages, the memory table's descriptor, `quern ops`
 //   tensors   →  arguments by name, .npy files of `quern run`, null and stride checks, `quern ops`

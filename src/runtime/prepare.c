@@ -207,11 +207,12 @@ static quern_status obtain(request *r, qn_batch *batch, const qn_arch **arch)
             qn_message_save(&mark);
         }
         if (result != QUERN_OK) continue;
-        qn_log_line(&r->q->log, "dispatch", QUERN_LOG_WARNING,
-                    "no cache has the kernels of %s, and they cannot be "
-                    "compiled here: the library's own choices serve%s (%s)",
-                    r->tuned.list.count ? "the tuned choices" : "the choices for so few SMs",
-                    r->usual ? ", those for more SMs" : "", r->text);
+        qn_log_line(
+            &r->q->log, "dispatch", QUERN_LOG_WARNING,
+            "no cache has the kernels of %s, and they cannot be compiled here: the library's own choices serve%s "
+            "(%s)",
+            r->tuned.list.count ? "the tuned choices" : "the choices for so few SMs",
+            r->usual ? ", those for more SMs" : "", r->text);
         qn_message_restore(&mark);
         return QUERN_OK;
     }

@@ -294,21 +294,22 @@ static quern_status take_tuned(const qn_family *family, const qn_tune_row *read,
 }
 
 // What could never be used is left out, and of several winners of a range (by its name in the store) each: it is not known
-// which won.
-static void judge_tuned(quern *q, size_t index, const char *spec_text, const qn_tune_list *read, qn_tune_list *list)
+// which won. OUT_OF_MEMORY is no judgement: nothing is said of the rows.
+static quern_status judge_tuned(quern *q, size_t index, const char *spec_text, const qn_tune_list *read,
+                                qn_tune_list *list)
 {
     const qn_family *family;
     quern_any_spec spec;
     size_t left_out = 0;
     qn_text first = QN_TEXT_INIT;
-    qn_message_mark mark;
-    if (quern_spec_parse(spec_text, &spec) != QUERN_OK || qn_family_find(spec.base.family, &family) != QUERN_OK) return;
-    qn_message_save(&mark); // what is wrong with a row is no failure of the caller's
-    for (size_t i = 0, next; i < read->count; i = next) {
+    quern_status status = QUERN_OK;
+    if (quern_spec_parse(spec_text, &spec) != QUERN_OK || qn_family_find(spec.base.family, &family) != QUERN_OK)
+        return QUERN_OK;
+    for (size_t i = 0, next; i < read->count && status != QUERN_OUT_OF_MEMORY; i = next) {
         next = qn_tune_next_problem(read->row, read->count, i);
-        quern_status status = qn_tune_one_winner(&read->row[i], next - i);
+        status = qn_tune_one_winner(&read->row[i], next - i);
         if (status == QUERN_OK) status = take_tuned(family, &read->row[i], list);
-        if (status == QUERN_OK) continue;
+        if (status == QUERN_OK || status == QUERN_OUT_OF_MEMORY) continue;
         if (!left_out) qn_text_puts(&first, quern_message());
         left_out += next - i;
     }
@@ -316,8 +317,8 @@ static void judge_tuned(quern *q, size_t index, const char *spec_text, const qn_
         qn_warn_once(q, QN_WARN_TUNED, "cache",
                      "%s: %zu tuning result%s left out, 'quern tune SPEC' makes new ones; the first: %s",
                      store_name(q, index), left_out, left_out == 1 ? " is" : "s are", qn_text_string(&first));
-    qn_message_restore(&mark);
     qn_text_fini(&first);
+    return status == QUERN_OUT_OF_MEMORY ? status : QUERN_OK;
 }
 
 static void read_tuned(quern *q, qn_process *process, size_t index, const char *spec_text, qn_tune_list *list)
@@ -329,7 +330,8 @@ static void read_tuned(quern *q, qn_process *process, size_t index, const char *
     qn_nvtx_push(q->nvtx, "quern:tuned ", spec_text);
     quern_status status = qn_sqlite_tune_read(store, spec_text, QN_TUNE_BEST, &read);
     qn_nvtx_pop(q->nvtx);
-    if (read.count) judge_tuned(q, index, spec_text, &read, list);
+    const quern_status judged = read.count ? judge_tuned(q, index, spec_text, &read, list) : QUERN_OK;
+    if (status == QUERN_OK) status = judged;
     qn_tune_list_fini(&read);
     if (status == QUERN_OK) return;
     leave_alone_if_busy(q, process, index, status);

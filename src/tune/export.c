@@ -100,8 +100,10 @@ static quern_status read_row(const place *at, char *line, qn_tune_list *list)
                         .created = created};
     QN_TRY(read_time(at, "ns", f[13], &row.ns));
     QN_TRY(read_time(at, "spread_ns", f[14], &row.spread_ns));
-    if (qn_tune_check(&row) != QUERN_OK || (at->now && qn_tune_usable(&row, *at->now) != QUERN_OK))
-        return qn_fail_in(QUERN_BAD_FILE, "%s:%zu", at->name, at->line);
+    quern_status status = qn_tune_check(&row);
+    if (status == QUERN_OK && at->now) status = qn_tune_usable(&row, *at->now);
+    if (status == QUERN_OUT_OF_MEMORY) return status;
+    if (status != QUERN_OK) return qn_fail_in(QUERN_BAD_FILE, "%s:%zu", at->name, at->line);
     at->lines[list->count] = at->line;
     return qn_tune_list_add(list, &row);
 }

@@ -55,7 +55,9 @@ static quern_status sift(const qn_tune_list *all, const qn_tune_list *strays, in
 {
     for (size_t i = 0, next; i < all->count; i = next) {
         next = qn_tune_next_problem(all->row, all->count, i);
-        if (judge(&all->row[i], next - i, strays, now) == QUERN_OK) {
+        const quern_status status = judge(&all->row[i], next - i, strays, now);
+        if (status == QUERN_OUT_OF_MEMORY) return status;
+        if (status == QUERN_OK) {
             for (size_t at = i; at < next; at++) QN_TRY(qn_tune_list_add(good, &all->row[at]));
         } else if (!taken->left_out++) {
             qn_text_putf(&taken->first, "\"%.200s\", %.100s: %s", all->row[i].spec, all->row[i].bucket,

@@ -23,3 +23,5 @@ for family in gate router attention indexer; do
     t quern bench $family here
     quern bench $family --help | grep -E '^  --(repeat|vs|python|peers|out|device|db|json)'
 done
+# Without a GPU every bench says so in the same words and fails; compile times need none, but an architecture.
+for bench in gate first-launch runtime; do t quern bench $bench; done

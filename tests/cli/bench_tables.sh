@@ -78,6 +78,13 @@ head -n 3 routing.md
 t merge none.json own.json gate.json later.json
 sed 's/"gate"/"gates"/' gate.json >unknown.json
 t merge none.json unknown.json
+# What is no report at all
+printf '[]\n' >list.json
+printf '{"bench": "gate", "date": "1"}\n' >rows.json
+printf '{"bench": "gate", "rows": []}\n' >date.json
+printf '{"bench": "gate", "date": "1", "rows": [{"N": 1}]}\n' >row.json
+for part in list rows date row absent; do t merge none.json $part.json; done
+t merge absent/none.json gate.json
 # In the reports of all families a peer has its times, or an "error" that is a text.
 python3 -B - "$QUERN_CLI"/../../tools/bench/h200*.json <<'PYTHON'
 import json, sys

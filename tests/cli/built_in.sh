@@ -21,3 +21,6 @@ t built_in -o out.c
 grep -c '^    {{"' out.c
 printf 'device\n' >bad.txt
 t built_in -o out.c bad.txt
+t built_in -o out.c absent.txt
+t built_in --frobnicate
+t built_in -o

@@ -38,3 +38,9 @@ t env QUERN_TEMPLATES="$TMPDIR/taken" quern doctor >"$TMPDIR/shown"
 grep '^templates' "$TMPDIR/shown"
 t quern doctor --db absent/own.db >"$TMPDIR/shown"
 grep -E '^(cache folder|free space|database)|^=' "$TMPDIR/shown"
+# A program with a --version is no compiler for that; of several words in CXX the first is the program.
+printf '#!/bin/sh\necho "pretender 1.0"\n' >pretender && chmod +x pretender
+for cxx in ./pretender false /nonexistent/g++ "env ${CXX:-g++}"; do
+    t env CXX="$cxx" quern doctor >"$TMPDIR/shown"
+    awk '/^C\+\+ compiler/ { lines = 2 } lines-- > 0 && !/^model cache/' "$TMPDIR/shown"
+done

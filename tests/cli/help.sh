@@ -18,3 +18,9 @@ head -n 2 "$TMPDIR/help"
 t quern help frobnicate
 t quern help warm show
 t quern version now
+for word in help version; do # commands too, with no help but the whole's
+    t quern help $word >"$TMPDIR/help"
+    head -n 2 "$TMPDIR/help"
+    tail -n 1 "$TMPDIR/help"
+done
+t quern verison

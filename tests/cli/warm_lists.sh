@@ -117,3 +117,24 @@ t quern warm 'attention d=128' --arch sm_90a --Sq 1 --Hkv 2 --list # Hq is not g
 # what would steer a terminal is shown as a question mark
 printf 'soft\033]0;x\007max V=16 K=4 in=f32\n' >escape.txt
 t quern warm @escape.txt --arch sm_90a --db rows.db
+
+# A manifest's architectures are for its own specs, whatever stands beside it; so are a log's.
+printf '{"specs": ["gate E=50 K=1 in=f32"], "arch": ["sm_90a"], "sizes": {"N": [1, 1]}}\n' >one.json
+printf '{"specs": ["gate E=51 K=1 in=f32"], "arch": ["sm_80"], "sizes": {"N": [2, 2]}}\n' >other.json
+t quern warm @one.json @other.json --list
+t quern warm @one.json @other.json --shard 1/2 --list
+t quern warm @one.json @other.json --db crossed.db -j 1
+t quern warm @one.json @other.json --arch sm_86 --list # --arch is for all
+t quern warm @one.json @log --list
+printf '{"specs": ["gate E=50 K=1 in=f32"], "arch": ["sm_80", "sm_90a"], "sizes": {"N": [1, 1]}}\n' >same.json
+t quern warm @one.json @same.json --list # the same entry has the architectures of both
+printf 'gate E=52 K=1 in=f32\ngate E=50 K=1 in=f32 [N 1]\n' >beside.txt
+t quern warm @one.json @beside.txt --list # the list says nothing of architectures, and gets none of the manifest's
+t quern warm @one.json @beside.txt --db crossed.db
+t quern warm @one.json @beside.txt --arch sm_90a --list
+t quern warm "$spec" @one.json --shard 0/2 --list
+bad '{"specs": ["gate E=8 K=2 in=f32"], "arch": []}'
+bad '{"specs": ["gate E=8 K=2 in=f32"], "sizes": []}'
+bad '{"specs": [{"spec": "gate E=8 K=2 in=f32", "sizes": []}]}'
+bad '{"specs": ["gate E=8 K=2 in=f32 [N 1..4]"]}'
+bad '{"specs": ["gate E=8 K=2 in=f32"], "sizes": {"N": [1, 9007199254740993]}}'

@@ -244,6 +244,79 @@ static void an_open_reader_goes_on_after_a_writer_died(void **state)
     qn_sqlite_close(&store);
 }
 
+// Dies in the middle of a write to a database of its own.
+static int another_program_leaves_a_journal(void *user)
+{
+    sqlite3 *db;
+    if (sqlite3_open(file, &db)) return 1;
+    if (sqlite3_exec(db, user, NULL, NULL, NULL)) return 2;
+    return sqlite3_exec(db,
+                        "PRAGMA cache_size=1; BEGIN IMMEDIATE; UPDATE theirs SET x=zeroblob(400000);"
+                        "INSERT INTO theirs VALUES(zeroblob(400000))",
+                        NULL, NULL, NULL)
+               ? 3
+               : 0;
+}
+
+static void read_whole(const char *name, qn_text *bytes)
+{
+    char block[4096];
+    const int64_t size = cache_file_size(name);
+    qn_text_clear(bytes);
+    assert_true(size > 0);
+    for (int64_t at = 0; at < size; at += (int64_t)sizeof block) {
+        const size_t count = size - at < (int64_t)sizeof block ? (size_t)(size - at) : sizeof block;
+        cache_read_at(name, at, block, count);
+        qn_text_put(bytes, block, count);
+    }
+}
+
+static void assert_is(const char *name, const qn_text *want)
+{
+    qn_text now = QN_TEXT_INIT;
+    read_whole(name, &now);
+    assert_int_equal(now.length, want->length);
+    assert_memory_equal(now.bytes, want->bytes, now.length);
+    qn_text_fini(&now);
+}
+
+// What another program left half done is for that program to mend: no byte of it changes.
+static void another_programs_dead_writer_is_left_alone(void **state)
+{
+    static const char *const made[][2] = {
+        {"-journal", "CREATE TABLE theirs(x); INSERT INTO theirs VALUES(zeroblob(400000))"},
+        {"-journal", "PRAGMA application_id=7; CREATE TABLE theirs(x); INSERT INTO theirs VALUES(zeroblob(400000))"},
+        {"-wal",
+         "PRAGMA journal_mode=WAL; CREATE TABLE theirs(x); INSERT INTO theirs VALUES(1); PRAGMA wal_checkpoint"},
+    };
+    (void)state;
+    for (size_t i = 0; i < QN_COUNT(made); i++) {
+        qn_text before = QN_TEXT_INIT, before_beside = QN_TEXT_INIT;
+        char beside[160];
+        int64_t saved;
+        snprintf(beside, sizeof beside, "%s%s", file, made[i][0]);
+        assert_int_equal(unlink(file), 0);
+        assert_int_equal(cache_in_child(another_program_leaves_a_journal, (void *)(uintptr_t)made[i][1]), 0);
+        read_whole(file, &before), read_whole(beside, &before_beside);
+        const int entries = cache_folder_count(folder);
+        const qn_sqlite_options options = cache_options(file);
+        quern_store reader = cache_open_read(file), writer = cache_open(file);
+
+        assert_int_equal(cache_get(&reader, 1), QUERN_STORE_FOREIGN);
+        assert_int_equal(cache_put(&writer, 1), QUERN_STORE_FOREIGN);
+        assert_int_equal(qn_sqlite_repair(&options, &saved, NULL), QUERN_STORE_FOREIGN);
+
+        qn_sqlite_close(&reader), qn_sqlite_close(&writer);
+        assert_is(file, &before), assert_is(beside, &before_beside);
+        assert_int_equal(cache_folder_count(folder), entries);
+        qn_text_fini(&before), qn_text_fini(&before_beside);
+        cache_folder_remove(folder);
+        cache_folder_make(folder);
+        strcpy(file, cache_path(folder, "quern-v1.db"));
+        cache_write_file(file, "", 0);
+    }
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -258,6 +331,7 @@ int main(void)
         TEST(a_journal_left_behind_is_never_read_past),
         TEST(who_may_write_but_only_reads_rolls_a_journal_back),
         TEST(an_open_reader_goes_on_after_a_writer_died),
+        TEST(another_programs_dead_writer_is_left_alone),
     };
     return fault_tests("files and folders that may not be written or read", QN_COUNT(tests),
                        cmocka_run_group_tests(tests, NULL, NULL));

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/tuned.h"
 #include "support/cache_fixture.h"
 #include "support/fake_driver.h"
 #include "support/fake_nvrtc.h"
@@ -26,6 +27,7 @@
 #include "support/fault_memory.h"
 #include "support/fault_vfs.h"
 #include "support/runtime_fixture.h"
+#include "tune/take.h"
 
 // ---- a life
 
@@ -202,12 +204,47 @@ static void no_memory_from_an_allocation_on_harms_nothing(void **state)
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+// A row is left out for what it is, not for lack of memory. Both lists are of the test's process, rows and all.
+static int64_t sift_with(unsigned whose, int64_t at, bool for_ever)
+{
+    static const qn_tune_row row = {.device = {"NVIDIA H200", 90, 132, 233472, 62914560, 13},
+                                    .arch = "sm_90a",
+                                    .spec = "softmax_topk V=5000 K=8 in=f32",
+                                    .bucket = "rows 5..14",
+                                    .sizes = "rows=8",
+                                    .config = "plan=stream block=128 ctas=1 local_k=4 unroll=2",
+                                    .status = QN_TUNE_BEST,
+                                    .note = "",
+                                    .ns = 1000,
+                                    .created = 1};
+    qn_tune_row current = row;
+    qn_tune_list all = {&current, 1, 1}, good = QN_TUNE_LIST_INIT;
+    qn_tune_taken taken = QN_TUNE_TAKEN_INIT;
+    current.library = qn_tuned_library();
+    fault_memory_begin(whose, at, for_ever);
+    const quern_status status = qn_tune_sift(&all, 2, &taken, &good);
+    const int64_t count = fault_memory_restore();
+    check(taken.left_out == 0, "no row is left out for lack of memory");
+    check(status == (good.count ? QUERN_OK : QUERN_OUT_OF_MEMORY), "rows are judged, or OUT_OF_MEMORY");
+    qn_tune_list_fini(&good);
+    qn_text_fini(&taken.first);
+    check(fault_memory_end() == 0, "nothing stays allocated");
+    return count;
+}
+
+static void an_allocation_that_fails_while_rows_are_judged_leaves_none_out(void **state)
+{
+    (void)state;
+    fault_memory_each(sift_with, FAULT_LIBRARY, false, 1, "out of memory at one allocation of the judgement of rows");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(an_allocation_that_fails_harms_nothing),
         TEST(an_allocation_of_sqlite_that_fails_harms_nothing),
         TEST(no_memory_from_an_allocation_on_harms_nothing),
+        TEST(an_allocation_that_fails_while_rows_are_judged_leaves_none_out),
     };
     fault_memory_hook_sqlite();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,8 +4,9 @@
 //
 //   out   each element: half an ulp of its type, and what rounding P to it may cost at most, 2^-8 (f16: 2^-11) times
 //         Σ p |v|, or Σ p |v - out| when the sum that P is divided by is of what it was rounded to (which keeps a mean of
-//         equal v exact, but may double the error beside a dominant key), and the f32 softmax. All elements of a case together: their root mean square error is at most 1.3 times that of
-//         attention whose P is rounded so, before or after it is divided by its sum, and whose result is rounded once
+//         equal v exact, but may double the error beside a dominant key), and the f32 softmax. All elements of a case
+//         together: their root mean square error is at most 1.3 times that of attention whose P is rounded so, before or
+//         after it is divided by its sum, and whose result is rounded once
 //   lse   1e-5 + 2 ulp, and what f32 dot products cannot avoid
 //   NaN for NaN, infinity for infinity; 0 and -inf of rows that see nothing exactly
 #ifndef TESTS_SUPPORT_CHECK_ATTENTION_H

@@ -182,7 +182,7 @@ static CUresult device_attribute(int *value, CUdevice_attribute attribute, CUdev
         *value = device_cc[device] % 10;
         break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-        *value = arch ? arch->sm_count : 1;
+        *value = fake_driver.sm_count ? fake_driver.sm_count : arch ? arch->sm_count : 1;
         break;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
         *value = arch ? arch->shared_cta : 49152;

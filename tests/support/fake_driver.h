@@ -47,6 +47,7 @@ typedef struct fake_driver_state {
 #undef X
     } call;             // fake_driver.call.cuLibraryLoadData.count; .fail = CUDA_ERROR_INVALID_IMAGE, .times = 1
     size_t param_bytes; // how many bytes of the parameter a launch copies
+    int sm_count;       // of every device; 0: what its architecture's usual part has
     bool take_any_arch; // no 209 for images of another architecture
     bool eager;         // CUDA_MODULE_LOADING=EAGER: images are looked at when they are loaded
     _Atomic int capture_status; // what cuStreamIsCapturing says for streams that this driver did not make

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "indexer/args.h"
+#include "ops/indexer.h"
 #include "support/compile_check.h"
 
 static void every_combination_of_features_has_a_plan_that_fits_every_architecture(void **state)
@@ -162,6 +163,60 @@ static void plans_of_an_op_share_a_workspace_and_wait_only_where_all_are_residen
     assert_int_equal(launched(text, decode, 63, 1, workspace, &kept).shares, 1);
 }
 
+static bool is_choice_of_some_bucket(const quern_spec *spec, const qn_arch *arch, const qn_config *config)
+{
+    for (size_t b = 0; b < qn_family_indexer.bucket_count; b++) {
+        qn_config other;
+        qn_config_choose(&qn_family_indexer, spec, arch, arch->sm_count, b, &other);
+        if (!memcmp(&other, config, sizeof other)) return true;
+    }
+    return false;
+}
+
+// The rows that a bucket of few rows may have.
+static int64_t most_rows_of(size_t bucket)
+{
+    int64_t rows = 0;
+    quern_indexer_sizes z = QUERN_INDEXER_SIZES_INIT, from;
+    qn_family_indexer.bucket_sizes(bucket, &from);
+    for (z = from, z.T = z.B = 1; z.T <= 66; z.B = ++z.T)
+        if (qn_family_indexer.bucket_of(&z) == bucket) rows = z.T;
+    return rows;
+}
+
+// A device with fewer SMs than its architecture's usual part: launches of few rows keep several CTAs a row, all of them
+// resident, by kernels that a warm without a device has made. The usual part gets what a warm takes for it.
+static void shares_fit_the_sms_of_the_device_and_are_of_those_warmed(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"indexer H=64 C=128 k=2048 q=mxfp4 page=64", "indexer H=128 C=128 k=1 q=mxfp4",
+                                        "indexer H=64 C=128 k=512 layout=fp8_shared q=fp8 page=64",
+                                        "indexer H=8 C=64 k=64 layout=nvfp4_heads epb=64"};
+    static const int counts[] = {132, 144, 131, 114, 78, 66, 65, 60, 32, 16, 7, 1};
+    const qn_arch *arch = compile_arch("sm_90a");
+    for (size_t i = 0; i < QN_COUNT(texts); i++) {
+        quern_any_spec spec;
+        compile_parse(texts[i], &spec);
+        for (size_t c = 0; c < QN_COUNT(counts) * qn_family_indexer.bucket_count; c++) {
+            const size_t bucket = c / QN_COUNT(counts);
+            const int sm_count = counts[c % QN_COUNT(counts)];
+            const int64_t rows = most_rows_of(bucket);
+            qn_config usual, config;
+            memset(&usual, 0, sizeof usual);
+            qn_family_indexer.choose(&spec.base, arch, bucket, &usual);
+            qn_config_choose(&qn_family_indexer, &spec.base, arch, sm_count, bucket, &config);
+            const int32_t shares = config.value[2];
+            if (sm_count >= arch->sm_count || !qn_indexer_has_wgmma((quern_indexer_spec *)&spec, arch))
+                assert_memory_equal(&config, &usual, sizeof config);
+            else if (rows)
+                assert_true(shares <= 2 || rows * shares <= sm_count);
+            if (qn_indexer_has_wgmma((quern_indexer_spec *)&spec, arch) && rows && rows * usual.value[2] > sm_count)
+                assert_true(shares == usual.value[2] || rows * shares * 2 > sm_count);
+            assert_true(is_choice_of_some_bucket(&spec.base, arch, &config));
+        }
+    }
+}
+
 static void every_configuration_fits_or_is_refused_with_numbers(void **state)
 {
     (void)state;
@@ -248,6 +303,7 @@ int main(void)
         cmocka_unit_test(arguments_that_cannot_be_are_refused),
         cmocka_unit_test(scales_of_q_between_words_are_read_by_bytes),
         cmocka_unit_test(plans_of_an_op_share_a_workspace_and_wait_only_where_all_are_resident),
+        cmocka_unit_test(shares_fit_the_sms_of_the_device_and_are_of_those_warmed),
         cmocka_unit_test(representative_specs_compile_for_every_target_without_spills),
         cmocka_unit_test(corner_specs_compile_without_spills),
         cmocka_unit_test(warming_twice_compiles_once),

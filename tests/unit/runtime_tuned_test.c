@@ -13,6 +13,7 @@
 
 #include "cache/tune.h"
 #include "support/cache_fixture.h"
+#include "support/fake_driver.h"
 #include "support/runtime_fixture.h"
 
 static const int hopper[] = {90};
@@ -365,6 +366,51 @@ static void the_built_in_table_comes_after_databases_and_knows_no_driver(void **
     qn_tuned_fini(&tuned);
 }
 
+// On fewer SMs its launches would not be what was timed; what they could be instead was not timed anywhere.
+static void a_winner_of_more_sms_that_cannot_be_itself_here_is_passed_over(void **state)
+{
+    static const char text[] = "indexer H=64 C=128 k=512 q=mxfp4 page=64";
+    (void)state;
+    quern_any_spec full;
+    qn_config config;
+    qn_tune_device small = other_count(), usual = other_name();
+    qn_tune_row row = row_of(&usual, 0, 1);
+    assert_int_equal(quern_spec_parse(text, &full), QUERN_OK);
+    row.spec = text, row.bucket = "T 1, max_length 8193..32768", row.config = "plan=wgmma warps=12 shares=128";
+    qn_tuned tuned = {
+        .list = QN_TUNE_LIST_INIT, .built_in = &row, .built_in_count = 1, .spec = text, .library = qn_tuned_library()};
+    qn_tuned_view view = {.tuned = &tuned, .device = &here};
+    const size_t bucket = 2;
+
+    assert_int_equal(qn_tuned_choose(&view, &qn_family_indexer, &full.base, arch, bucket, &config),
+                     QN_TUNED_BUILT_IN + QN_TUNED_SM_COUNT);
+    assert_int_equal(config.value[2], 128);
+    view.device = &small;
+    assert_int_equal(qn_tuned_choose(&view, &qn_family_indexer, &full.base, arch, bucket, &config), QN_TUNED_HEURISTIC);
+    assert_int_equal(config.value[1], 16);
+    assert_int_equal(config.value[2], 64); // of 66 SMs
+    row.config = "plan=wgmma warps=12 shares=32";
+    assert_int_equal(qn_tuned_choose(&view, &qn_family_indexer, &full.base, arch, bucket, &config),
+                     QN_TUNED_BUILT_IN + QN_TUNED_ARCH);
+    assert_int_equal(config.value[2], 32);
+}
+
+// Two ranges with former borders that are one now: each has its winner, and as of two in one place the newer counts, whichever
+// is read first. Neither is left out: it is known which won.
+static void of_two_former_ranges_that_are_one_the_newer_serves(void **state)
+{
+    (void)state;
+    for (int newer = 0; newer < 2; newer++) {
+        qn_tune_row low = row_of(&here, 128, newer ? 2000 : 1000), high = row_of(&here, 256, newer ? 1000 : 2000);
+        low.bucket = "rows 5..8", low.sizes = "rows=8", high.bucket = "rows 9..14", high.sizes = "rows=12";
+        put(user_db, &low), put(user_db, &high);
+        choice c = choose_here();
+        assert_int_equal(c.block, newer ? 128 : 256);
+        assert_string_equal(c.chosen, "tuned (this device)");
+        cache_sql(user_db, "DELETE FROM tune");
+    }
+}
+
 static void every_built_in_result_has_a_plan(void **state)
 {
     (void)state;
@@ -499,6 +545,62 @@ static void strict_without_anything_warmed_still_names_the_tuned_kernel(void **s
     quern_close(q);
 }
 
+// ---- devices with few SMs
+
+static const char indexer_text[] = "indexer H=64 C=128 k=512 q=mxfp4 page=64";
+
+// The configuration for one long row on a device with so many SMs, from what was warmed.
+static void assert_serves(const char *file, int sm_count, bool whole, const char *config, const char *line)
+{
+    runtime_log log = RUNTIME_LOG_INIT;
+    quern_options options = runtime_options(file, &log);
+    quern_kernel_info info = QUERN_KERNEL_INFO_INIT;
+    quern_indexer_sizes sizes = QUERN_INDEXER_SIZES_INIT;
+    quern_any_spec full;
+    quern_op *op = NULL;
+    sizes.T = sizes.B = 1, sizes.max_length = 131072;
+    assert_int_equal(quern_spec_parse(indexer_text, &full), QUERN_OK);
+    options.mode = QUERN_MODE_STRICT;
+    fake_driver.sm_count = sm_count;
+    quern *q = runtime_open(&options);
+    const quern_status status =
+        whole ? quern_prepare(q, &full.base, 0, &op) : quern_prepare_sizes(q, &full.base, &sizes, &sizes, 0, &op);
+    if (status != QUERN_OK) fail_msg("%d SMs: %s", sm_count, quern_message());
+    assert_int_equal(quern_op_describe(op, quern_op_variant_for(op, &sizes), 0, &info), QUERN_OK);
+    assert_string_equal(info.config, config);
+    assert_int_equal(runtime_counters(q).compiled, 0);
+    assert_true(runtime_log_has(&log, "the library's own choices serve") == (line != NULL));
+    assert_true(!line || runtime_log_has(&log, line));
+    quern_op_release(op);
+    quern_close(q);
+    fake_driver.sm_count = 0;
+    runtime_log_fini(&log);
+}
+
+static void a_warm_without_a_device_serves_devices_with_fewer_sms(void **state)
+{
+    (void)state;
+    quern_options options = runtime_options(user_db, NULL);
+    quern_indexer_sizes sizes = QUERN_INDEXER_SIZES_INIT;
+    quern_any_spec full;
+    sizes.T = sizes.B = 1, sizes.max_length = 131072;
+    assert_int_equal(quern_spec_parse(indexer_text, &full), QUERN_OK);
+    quern *q = runtime_open(&options);
+    if (quern_warm(q, &full.base, "sm_90a", NULL) != QUERN_OK) fail_msg("%s", quern_message());
+    quern_close(q);
+    options = runtime_options(sealed_db, NULL);
+    q = runtime_open(&options);
+    if (quern_warm_sizes(q, &full.base, &sizes, &sizes, "sm_90a", NULL) != QUERN_OK) fail_msg("%s", quern_message());
+    quern_close(q);
+
+    assert_serves(user_db, 132, true, "plan=wgmma warps=16 shares=128", NULL);
+    assert_serves(user_db, 114, true, "plan=wgmma warps=16 shares=64", NULL);
+    assert_serves(user_db, 16, true, "plan=wgmma warps=16 shares=16", NULL);
+    assert_serves(user_db, 1, true, "plan=wgmma warps=16 shares=1", NULL);
+    assert_serves(sealed_db, 132, false, "plan=wgmma warps=16 shares=128", NULL);
+    assert_serves(sealed_db, 114, false, "plan=wgmma warps=16 shares=128", "those for more SMs");
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -516,11 +618,14 @@ int main(void)
         TEST(the_variable_says_the_same_and_an_option_wins),
         TEST(a_database_that_cannot_be_read_is_a_warning),
         TEST(the_built_in_table_comes_after_databases_and_knows_no_driver),
+        TEST(a_winner_of_more_sms_that_cannot_be_itself_here_is_passed_over),
+        TEST(of_two_former_ranges_that_are_one_the_newer_serves),
         TEST(every_built_in_result_has_a_plan),
         TEST(prepare_takes_the_tuned_configuration_and_says_so),
         TEST(a_warmed_cache_serves_prepare_on_each_device_of_its_tables),
         TEST(in_strict_mode_the_own_choice_serves_where_the_tuned_one_was_not_warmed),
         TEST(strict_without_anything_warmed_still_names_the_tuned_kernel),
+        TEST(a_warm_without_a_device_serves_devices_with_fewer_sms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -155,9 +155,17 @@ static void two_winners_are_left_out_and_older_results_passed_over(void **state)
 // What no program of Quern's puts, one column at a time: counted, and of the range nothing comes.
 static void rows_that_nobody_could_have_put_are_counted(void **state)
 {
-    static const char *const changes[] = {"ns=-5",         "ns=9e999",  "ns=1e16",       "spread_ns=-1",
-                                          "created=-5",    "config=''", "note=char(27)", "sizes=sizes||char(0)",
-                                          "status='best '"};
+    static const char *const changes[] = {"ns=-5",
+                                          "ns=9e999",
+                                          "ns=1e16",
+                                          "spread_ns=-1",
+                                          "created=-5",
+                                          "config=''",
+                                          "note=char(27)",
+                                          "sizes=sizes||char(0)",
+                                          "status='best '",
+                                          "created=0",
+                                          "note=CAST(x'c3' AS TEXT)"};
     const qn_tune_row rows[] = {row_of("rows 5..14", "rows=8", 128, QN_TUNE_BEST),
                                 row_of("rows 5..14", "rows=8", 256, QN_TUNE_SLOWER)};
     (void)state;
@@ -166,6 +174,27 @@ static void rows_that_nobody_could_have_put_are_counted(void **state)
         char sql[160];
         snprintf(sql, sizeof sql, "UPDATE tune SET %s WHERE status='best'", changes[i]);
         put(from_db, rows, 2);
+        cache_sql(from_db, sql);
+
+        take(&taken);
+
+        if (taken.left_out != 1 || taken.kept) fail_msg("%s: %s", changes[i], qn_text_string(&taken.first));
+        qn_text_fini(&taken.first);
+    }
+}
+
+// All rows of a range are of a device that is none, or whose name is no text.
+static void a_range_of_no_device_is_left_out(void **state)
+{
+    static const char *const changes[] = {"l2=0", "shared=0", "device=CAST(x'48ff' AS TEXT)"};
+    const qn_tune_row row = row_of("rows 5..14", "rows=8", 128, QN_TUNE_BEST);
+    (void)state;
+    for (size_t i = 0; i < QN_COUNT(changes); i++) {
+        qn_tune_taken taken = QN_TUNE_TAKEN_INIT;
+        char sql[160];
+        snprintf(sql, sizeof sql, "UPDATE tune SET %s", changes[i]);
+        unlink(from_db);
+        put(from_db, &row, 1);
         cache_sql(from_db, sql);
 
         take(&taken);
@@ -221,9 +250,14 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(what_can_be_used_comes_and_the_rest_is_counted),         TEST(what_is_left_out_takes_nothings_place),
-        TEST(two_winners_are_left_out_and_older_results_passed_over), TEST(rows_that_nobody_could_have_put_are_counted),
-        TEST(a_range_that_may_have_lost_a_row_is_left_out),           TEST(a_database_without_results_gives_none),
+        TEST(what_can_be_used_comes_and_the_rest_is_counted),
+        TEST(what_is_left_out_takes_nothings_place),
+        TEST(two_winners_are_left_out_and_older_results_passed_over),
+        TEST(rows_that_nobody_could_have_put_are_counted),
+        TEST(a_range_of_no_device_is_left_out),
+        TEST(a_database_without_results_gives_none),
+        TEST(a_range_that_may_have_lost_a_row_is_left_out),
+        TEST(a_database_without_results_gives_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,6 +63,22 @@ def key_of(bench: str, row: dict[str, Any]) -> tuple[Any, ...]:
     return (*(row[name] for name in CASE[bench]), own["plan"] if own.get("chosen") == "given" else "")
 
 
+def read_part(name: str) -> dict[str, Any]:
+    part = json.loads(Path(name).read_text(encoding="utf-8"))
+    rows = part.get("rows") if isinstance(part, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise Unusable(f"{name}: no report of a bench: an object with a list of \"rows\" is needed")
+    if "date" not in part and "dates" not in part:
+        raise Unusable(f"{name}: no report of a bench: it has no \"date\"")
+    return part
+
+
+def check_row(name: str, bench: str, number: int, row: dict[str, Any]) -> None:
+    missing = [key for key in CASE[bench] if key not in row]
+    if missing:
+        raise Unusable(f"{name}: rows[{number}] has no \"{missing[0]}\"")
+
+
 def merge(parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
     first = parts[0][1]
     if first.get("bench") not in CASE:
@@ -70,9 +86,10 @@ def merge(parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for name, part in parts:
         check_same(first, part, name)
-        for row in part["rows"]:
+        for number, row in enumerate(part["rows"]):
+            check_row(name, first["bench"], number, row)
             rows.setdefault(key_of(first["bench"], row), row_as_kept(row))
-    dates = list(dict.fromkeys(date for _, part in parts for date in part.get("dates", [part["date"]])))
+    dates = list(dict.fromkeys(date for _, part in parts for date in part.get("dates") or [part["date"]]))
     complete = all(part.get("complete") for _, part in parts)
     head = {**first, **peers_of(parts)}
     return {**head, "dates": dates, "merged": len(dates), "complete": complete, "rows": list(rows.values())}
@@ -83,12 +100,12 @@ def main() -> int:
         print("usage: merge.py OUT.json PART.json ...", file=sys.stderr)
         return 2
     try:
-        parts = [(name, json.loads(Path(name).read_text(encoding="utf-8"))) for name in sys.argv[2:]]
+        parts = [(name, read_part(name)) for name in sys.argv[2:]]
         report = merge(parts)
+        Path(sys.argv[1]).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     except (Unusable, OSError, ValueError) as error:
         print(f"merge.py: {error}", file=sys.stderr)
         return 1
-    Path(sys.argv[1]).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     print(f"{len(report['rows'])} rows of {len(parts)} runs in {sys.argv[1]}")
     return 0
 

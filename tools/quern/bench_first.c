@@ -96,8 +96,9 @@ static quern_status one_sample(const char *spec_text, const char *db, int ordina
     first f = {.args = QUERN_SOFTMAX_TOPK_ARGS_INIT};
     QN_TRY(bench_check_spec(spec_text, "softmax_topk", NULL));
     QN_TRY(quern_spec_parse(spec_text, &spec));
-    QN_TRY(device_open(ordinal, &f.device));
-    quern_status status = sample(&f, (const quern_softmax_topk_spec *)&spec, db, ms);
+    quern_status status = device_open(ordinal, &f.device);
+    if (status != QUERN_OK) return qn_fail_in(status, "this bench needs a GPU");
+    status = sample(&f, (const quern_softmax_topk_spec *)&spec, db, ms);
     if (status == QUERN_OK) quern_get_counters(f.q, &counters);
     *compiled = counters.compiled;
     quern_op_release(f.op);

@@ -16,7 +16,7 @@ static const char text[] =
     "            difference of neighbouring blocks of launches\n"
     "first       new process, warm database: open, prepare, launch, wait, over cuInit and context; and its parts\n"
     "compile     every kernel of the specs, without a database\n"
-    "Times are medians with the tenth and ninetieth percentile. Without a GPU: compile times only.\n";
+    "Times are medians with the tenth and ninetieth percentile. Without a GPU: compile times only, for --arch.\n";
 
 static const char *const default_specs[] = {
     "softmax_topk V=50257 K=50 in=bf16",
@@ -140,6 +140,7 @@ static quern_status measure(const bench *b, const char *db, char *const *specs, 
 static int run_bench(runtime_bench *r, char *const *specs, int count)
 {
     bench b;
+    device present;
     temporary folder;
     command_archs archs;
     int ordinal = 0, exit_status;
@@ -147,6 +148,8 @@ static int run_bench(runtime_bench *r, char *const *specs, int count)
     quern_status status = QUERN_OK;
     for (int i = 0; i < count && status == QUERN_OK; i++) status = bench_check_spec(specs[i], NULL, NULL);
     if (status != QUERN_OK) return command_status(status);
+    if (!r->arch && (status = device_look(ordinal, &present)) != QUERN_OK)
+        return command_status(qn_fail_in(status, "this bench needs a GPU, or --arch for compile times alone"));
     if (!command_choose_archs(r->arch, &archs, &exit_status)) return exit_status;
     status = make_temporary(&folder);
     if (status != QUERN_OK) return command_status(status);

@@ -48,6 +48,7 @@ typedef struct action {
     int fewest, most;    // operands, otherwise
     bool needs_file;     // the database must exist
     bool reads;          // and is not changed, not even an empty file
+    bool takes_empty;    // a file without a byte: by the others, a copy that was cut off would pass
 } action;
 
 // ---- shared
@@ -408,10 +409,10 @@ static int repair(request *r)
 // ---- the command
 
 static const action actions[] = {
-    {"list", list, true, 0, 0, true, true},      {"info", info, true, 0, 0, true, true},
-    {"verify", verify, true, 0, 0, true, true},  {"prune", prune, true, 0, 0, true, false},
-    {"export", export, false, 1, 1, true, true}, {"import", import, false, 1, 1 << 20, false, false},
-    {"seal", seal, true, 0, 0, true, false},     {"repair", repair, true, 0, 0, true, false},
+    {"list", list, true, 0, 0, true, true, false},      {"info", info, true, 0, 0, true, true, true},
+    {"verify", verify, true, 0, 0, true, true, false},  {"prune", prune, true, 0, 0, true, false, true},
+    {"export", export, false, 1, 1, true, true, false}, {"import", import, false, 1, 1 << 20, false, false, true},
+    {"seal", seal, true, 0, 0, true, false, false},     {"repair", repair, true, 0, 0, true, false, true},
 };
 
 // "500000", "500K", "2M", "1G": bytes, by 1024.
@@ -432,7 +433,7 @@ static bool parse_bytes(const char *string, int64_t *bytes)
 
 static int run_action(const action *a, request *r)
 {
-    if ((a->run == verify || a->run == seal) && is_empty(r->file)) return fail_empty(r->file);
+    if (!a->takes_empty && is_empty(r->file)) return fail_empty(r->file);
     if (a->needs_file && !qn_file_exists(r->file)) return command_fail("%s: there is no such database", r->file);
     if (a->run == repair) return repair(r); // what it opens cannot be opened
     qn_sqlite_options options = options_for(r->file, a->reads ? QN_SQLITE_READ_ONLY : QN_SQLITE_READ_WRITE);

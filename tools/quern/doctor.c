@@ -208,6 +208,12 @@ static void look_at_directory(doctor *d, const char *directory, const char *file
             directory);
         return;
     }
+    const char *elsewhere = d->db ? "name a database elsewhere"
+                                  : "until then kernels are kept in memory only; QUERN_CACHE_DIR names another folder";
+    if (qn_sqlite_check_path(file) != QUERN_OK) {
+        say(d, "cache folder", "bad", elsewhere, "from %s: %s", source, quern_message());
+        return;
+    }
     bool safe = exists && qn_directory_check(directory) == QUERN_OK;
     if (places_check_cache(directory) == QUERN_OK && exists)
         say(d, "cache folder", "ok", NULL, "%s (from %s), mode %04o", directory, source, info.st_mode & 07777u);
@@ -216,10 +222,7 @@ static void look_at_directory(doctor *d, const char *directory, const char *file
     else if (safe && qn_file_exists(file))
         say(d, "cache folder", "none", "what its database has is used, and no kernel is kept", "%s", quern_message());
     else
-        say(d, "cache folder", "bad",
-            d->db ? "name a database elsewhere"
-                  : "until then kernels are kept in memory only; QUERN_CACHE_DIR names another folder",
-            "%s (from %s): %s", directory, source, quern_message());
+        say(d, "cache folder", "bad", elsewhere, "%s (from %s): %s", directory, source, quern_message());
 }
 
 static void look_at_database(doctor *d, const char *part, const char *file)
@@ -334,10 +337,6 @@ static void look_at_templates(doctor *d)
 static bool find_program(const char *name, char *out, size_t bytes)
 {
     const char *path = qn_environment("PATH", false);
-    if (strchr(name, '/')) {
-        snprintf(out, bytes, "%s", name);
-        return access(name, X_OK) == 0;
-    }
     while (path && *path) {
         size_t length = strcspn(path, ":");
         snprintf(out, bytes, "%.*s/%s", (int)length, path, name);
@@ -347,22 +346,49 @@ static bool find_program(const char *name, char *out, size_t bytes)
     return false;
 }
 
+// The first line with a word in it that a shell command writes; false: there is none, or the command failed.
+static bool first_line(const char *command, char *line, size_t bytes)
+{
+    char next[200];
+    FILE *answer = popen(command, "r");
+    *line = 0;
+    while (answer && fgets(next, sizeof next, answer))
+        if (!*line && next[strspn(next, " \r\n")]) snprintf(line, bytes, "%.*s", (int)strcspn(next, "\r\n"), next);
+    return answer && !pclose(answer) && *line;
+}
+
+// Other programs have a --version too: the language that it preprocesses tells a compiler of C++17 from them.
+static bool is_compiler(const char *words, char *version, size_t bytes)
+{
+    char command[300], standard[200];
+    snprintf(command, sizeof command, "echo __cplusplus | %s -std=c++17 -x c++ -E -P - 2>/dev/null", words);
+    if (!first_line(command, standard, sizeof standard) || strtol(standard, NULL, 10) < 201703) return false;
+    snprintf(command, sizeof command, "%s --version 2>/dev/null", words);
+    return first_line(command, version, bytes);
+}
+
+// As the model looks for one: $CXX, perhaps of several words, and nothing else if it is set.
 static void look_at_compiler(doctor *d)
 {
-    const char *const names[] = {qn_environment("CXX", false), "g++", "clang++"}; // the model's order
-    char program[4096], command[4200], line[200] = "";
-    size_t i = 0;
-    while (i < QN_COUNT(names) && !(names[i] && find_program(names[i], program, sizeof program))) i++;
-    if (i == QN_COUNT(names)) {
-        say(d, "C++ compiler", "none", "only 'quern run --device model' needs it: install g++ or clang++",
-            "neither g++ nor clang++");
+    static const char *const names[] = {"g++", "clang++", "c++"};
+    const char *named = qn_environment("CXX", false);
+    char program[4096], version[200];
+    if (named) {
+        if (is_compiler("$CXX", version, sizeof version))
+            say(d, "C++ compiler", "ok", NULL, "%s (from CXX), %s", named, version);
+        else
+            say(d, "C++ compiler", "bad", "only 'quern run --device model' needs it: let CXX name one, or unset it",
+                "%s (from CXX) is no compiler of C++17 that can be run", named);
         return;
     }
-    snprintf(command, sizeof command, "'%s' --version", program);
-    FILE *answer = popen(command, "r");
-    if (answer && fgets(line, sizeof line, answer)) line[strcspn(line, "\n")] = 0;
-    if (answer) pclose(answer);
-    say(d, "C++ compiler", "ok", NULL, "%s, %s", program, line);
+    for (size_t i = 0; i < QN_COUNT(names); i++) {
+        if (!find_program(names[i], program, sizeof program) || !is_compiler(names[i], version, sizeof version))
+            continue;
+        say(d, "C++ compiler", "ok", NULL, "%s, %s", program, version);
+        return;
+    }
+    say(d, "C++ compiler", "none", "only 'quern run --device model' needs it: install g++ or clang++",
+        "none of g++, clang++, c++ is a compiler of C++17");
 }
 
 // What `quern run --device model` compiled.

@@ -38,6 +38,8 @@ static int unknown_command(const char *name)
     qn_nearest nearest;
     qn_nearest_init(&nearest, name, strlen(name));
     for (size_t i = 0; i < QN_COUNT(subcommands); i++) qn_nearest_offer(&nearest, subcommands[i].name);
+    qn_nearest_offer(&nearest, "help");
+    qn_nearest_offer(&nearest, "version");
     return command_usage("unknown command '%s'%s", name, qn_nearest_hint(&nearest));
 }
 
@@ -55,6 +57,12 @@ static int top_level_option(const char *word)
     return command_usage("unknown option '%s'", word);
 }
 
+// The words that are commands and have no help but the whole's.
+static bool is_word_of_main(const char *word)
+{
+    return !strcmp(word, "help") || !strcmp(word, "version");
+}
+
 // "quern help", "quern help warm", "quern version": as the options.
 static int help_or_version(int argc, char **argv)
 {
@@ -62,7 +70,7 @@ static int help_or_version(int argc, char **argv)
     bool is_help = strcmp(argv[1], "help") == 0;
     if (argc > (is_help ? 3 : 2)) return command_usage("unexpected operand '%s'", argv[is_help ? 3 : 2]);
     if (!is_help) return top_level_option("--version");
-    if (argc == 2) return top_level_option("--help");
+    if (argc == 2 || is_word_of_main(argv[2])) return top_level_option("--help");
     const subcommand *command = find(argv[2]);
     if (!command) return unknown_command(argv[2]);
     char *words[] = {argv[2], option, NULL};
@@ -84,7 +92,7 @@ int main(int argc, char **argv)
         return flush_output(COMMAND_USAGE);
     }
     if (argv[1][0] == '-') return flush_output(top_level_option(argv[1]));
-    if (!strcmp(argv[1], "help") || !strcmp(argv[1], "version")) return flush_output(help_or_version(argc, argv));
+    if (is_word_of_main(argv[1])) return flush_output(help_or_version(argc, argv));
     const subcommand *command = find(argv[1]);
     if (!command) return flush_output(unknown_command(argv[1]));
     return flush_output(command->run(argc - 1, argv + 1));

@@ -7,8 +7,9 @@
 //    "sizes": {"N": [1, 512]}}
 //
 // "sizes" beside "specs" is for every spec that has no sizes of its own: of its names those that the spec's family has, as
-// the command line's. A list of several makes the spec an entry for each that has a name of its family. A key that is given
-// twice is an error, and so is a size that no spec has. The command line's sizes and architectures win over these.
+// the command line's. A list of several makes the spec an entry for each that has a name of its family. "arch" is for this
+// manifest's specs and nobody else's. A key that is given twice is an error, and so are a size that no spec has and an empty
+// list. The command line's sizes and architectures win over these.
 #include <math.h>
 #include <string.h>
 
@@ -46,10 +47,17 @@ static quern_status check_keys(const manifest *m, const cJSON *object, const cha
 
 // ---- ranges
 
+static const double most = 9007199254740991.0; // beyond, a double is no more the number that is written
+
+static bool is_beyond(const cJSON *number)
+{
+    return cJSON_IsNumber(number) && fabs(number->valuedouble) > most;
+}
+
 static bool read_integer(const cJSON *number, int64_t *value)
 {
     double real = cJSON_IsNumber(number) ? number->valuedouble : NAN;
-    if (!(fabs(real) <= 9007199254740992.0) || real != floor(real)) return false;
+    if (!(fabs(real) <= most) || real != floor(real)) return false;
     *value = (int64_t)real;
     return true;
 }
@@ -59,6 +67,8 @@ static quern_status read_pair(const manifest *m, const cJSON *pair, int64_t *fro
     if (cJSON_IsArray(pair) && cJSON_GetArraySize(pair) == 2 && read_integer(cJSON_GetArrayItem(pair, 0), from) &&
         read_integer(cJSON_GetArrayItem(pair, 1), to))
         return QUERN_OK;
+    if (is_beyond(cJSON_GetArrayItem(pair, 0)) || is_beyond(cJSON_GetArrayItem(pair, 1)))
+        return qn_fail(QUERN_BAD_FILE, "%s: sizes: \"%s\" has a number beyond %.0f", m->file, pair->string, most);
     return qn_fail(QUERN_BAD_FILE, "%s: sizes: \"%s\" is not a pair of whole numbers, [1, 64]", m->file, pair->string);
 }
 
@@ -106,6 +116,8 @@ static quern_status check_form(const manifest *m, const cJSON *sizes)
 {
     if (!cJSON_IsObject(sizes) && !cJSON_IsArray(sizes))
         return qn_fail(QUERN_BAD_FILE, "%s: \"sizes\" is not an object or a list", m->file);
+    if (cJSON_IsArray(sizes) && !sizes->child)
+        return qn_fail(QUERN_BAD_FILE, "%s: \"sizes\" is an empty list: leave it out for all sizes", m->file);
     for (const cJSON *range = first_range(sizes); range; range = next_range(sizes, range))
         if (!cJSON_IsObject(range)) return qn_fail(QUERN_BAD_FILE, "%s: sizes: an entry is no object", m->file);
     return QUERN_OK;
@@ -141,6 +153,11 @@ static quern_status add_entry(const manifest *m, const cJSON *entry)
     }
     if (!cJSON_IsString(text))
         return qn_fail(QUERN_BAD_FILE, "%s: an entry of \"specs\" is no string, nor an object with \"spec\"", m->file);
+    if (strchr(text->valuestring, '[')) // as a line of a list has them
+        return qn_fail(QUERN_BAD_SYNTAX,
+                       "\"%s\": in a manifest, ranges are \"sizes\": {\"spec\": \"...\", \"sizes\": "
+                       "{\"rows\": [1, 64]}}",
+                       text->valuestring);
     QN_TRY(spec_list_add_text(m->list, text->valuestring));
     if (!sizes) return QUERN_OK;
     if (is_own) QN_TRY(check_form(m, sizes));
@@ -177,7 +194,7 @@ static quern_status add_arch(const manifest *m, const cJSON *entry)
     if (!cJSON_IsString(entry)) return qn_fail(QUERN_BAD_FILE, "%s: \"arch\" is not an array of strings", m->file);
     quern_status status = qn_arch_find(entry->valuestring, &arch);
     if (status != QUERN_OK) return qn_fail_in(status, "%s", m->file);
-    spec_list_add_arch(m->list, arch->name);
+    spec_list_add_arch(m->list, m->first, arch);
     return QUERN_OK;
 }
 
@@ -205,6 +222,8 @@ static quern_status add_document(spec_list *list, const char *file, const cJSON 
     if (!specs) return qn_fail(QUERN_BAD_FILE, "%s: \"specs\" is missing", file);
     if (!cJSON_IsArray(specs)) return qn_fail(QUERN_BAD_FILE, "%s: \"specs\" is not a list", file);
     if (archs && !cJSON_IsArray(archs)) return qn_fail(QUERN_BAD_FILE, "%s: \"arch\" is not an array of strings", file);
+    if (archs && !archs->child)
+        return qn_fail(QUERN_BAD_FILE, "%s: \"arch\" is empty: name an architecture, or leave \"arch\" out", file);
     if (m.sizes) QN_TRY(check_form(&m, m.sizes));
     int number = 0;
     cJSON_ArrayForEach(entry, specs)
@@ -216,7 +235,7 @@ static quern_status add_document(spec_list *list, const char *file, const cJSON 
     }
     QN_TRY(check_sizes(&m));
     cJSON_ArrayForEach(entry, archs) QN_TRY(add_arch(&m, entry));
-    return qn_text_check(&list->archs);
+    return QUERN_OK;
 }
 
 quern_status spec_list_add_manifest(spec_list *list, const char *file)

@@ -22,6 +22,7 @@ typedef struct model {
     const cJSON *root, *config; // config: root, or its text_config
     const model_options *options;
     spec_list *list;
+    size_t first; // of the list's items that are this model's
     const struct kind *kind;
     const char *dtype; // bf16, f16, f32
     int64_t sample;
@@ -85,7 +86,7 @@ static void add_or_note(const model *m, const char *text)
     quern_any_spec spec;
     bool is_good = quern_spec_parse(text, &spec) == QUERN_OK &&
                    quern_spec_format(&spec.base, canonical, sizeof canonical) == QUERN_OK;
-    if (is_good && spec_list_has(m->list, canonical)) return;
+    if (is_good && spec_list_has(m->list, m->first, canonical)) return;
     if (!is_good || spec_list_add_text(m->list, canonical) != QUERN_OK)
         qn_text_putf(&m->list->notes, "%s is not served: %s\n", text, quern_message());
 }
@@ -392,7 +393,7 @@ quern_status spec_list_add_model(spec_list *list, const char *file, const model_
 {
     cJSON *document = NULL;
     model_options options = *given;
-    model m = {.file = file, .options = &options, .list = list};
+    model m = {.file = file, .options = &options, .list = list, .first = list->count};
     if (!options.page) options.page = 64;
     QN_TRY(spec_list_read_json(file, &document));
     m.root = document;

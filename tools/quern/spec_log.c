@@ -22,15 +22,17 @@ static bool find_value(const char *line, const char *name, char end, char *value
 }
 
 // Architectures that this library does not know are those of another version's log.
-static void take_arch(spec_list *list, const char *line)
+static void take_arch(const char *line, command_archs *archs)
 {
     char name[32];
     const qn_arch *arch;
-    if (find_value(line, " arch=", ' ', name, sizeof name) && qn_arch_find(name, &arch) == QUERN_OK)
-        spec_list_add_arch(list, arch->name);
+    size_t i = 0;
+    if (!find_value(line, " arch=", ' ', name, sizeof name) || qn_arch_find(name, &arch) != QUERN_OK) return;
+    while (i < archs->count && archs->item[i] != arch) i++;
+    if (i == archs->count && i < COMMAND_MAX_ARCHS) archs->item[archs->count++] = arch;
 }
 
-static quern_status take_line(spec_list *list, const char *line)
+static quern_status take_line(spec_list *list, size_t first, const char *line, command_archs *archs)
 {
     char text[512], canonical[512];
     quern_any_spec spec;
@@ -44,22 +46,24 @@ static quern_status take_line(spec_list *list, const char *line)
         list->passed_over++;
         return QUERN_OK;
     }
-    take_arch(list, line);
-    return spec_list_has(list, canonical) ? QUERN_OK : spec_list_add_text(list, canonical);
+    take_arch(line, archs);
+    return spec_list_has(list, first, canonical) ? QUERN_OK : spec_list_add_text(list, canonical);
 }
 
 quern_status spec_list_add_log(spec_list *list, const char *file)
 {
     qn_text content = QN_TEXT_INIT;
-    size_t before = list->count;
+    command_archs archs = {.count = 0};
+    const size_t first = list->count;
     QN_TRY(qn_file_read(file, &content));
     quern_status status = QUERN_OK;
     for (size_t i = 0; i < content.length; i++) // a crash may leave zeros in a log, which would end it
         if (!content.bytes[i]) content.bytes[i] = '\n';
     for (char *rest = content.bytes, *line; status == QUERN_OK && rest && (line = strsep(&rest, "\n"));)
-        status = take_line(list, line);
+        status = take_line(list, first, line, &archs);
     qn_text_fini(&content);
-    if (status == QUERN_OK && list->count == before && !list->count)
+    for (size_t i = 0; i < archs.count; i++) spec_list_add_arch(list, first, archs.item[i]);
+    if (status == QUERN_OK && !list->count)
         return qn_fail(QUERN_BAD_FILE, "%s: no line has the spec of a family (QUERN_LOG=compile,cache makes them)",
                        file);
     return status;

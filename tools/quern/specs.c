@@ -27,27 +27,29 @@ quern_status spec_list_add_text(spec_list *list, const char *text)
     return QUERN_OK;
 }
 
-bool spec_list_has(const spec_list *list, const char *text)
+bool spec_list_has(const spec_list *list, size_t first, const char *text)
 {
-    for (size_t i = 0; i < list->count; i++)
+    for (size_t i = first; i < list->count; i++)
         if (!strcmp(list->item[i].text, text)) return true;
     return false;
 }
 
-void spec_list_add_arch(spec_list *list, const char *arch)
+static void add_arch(spec_item *item, const qn_arch *arch)
 {
-    size_t length = strlen(arch);
-    for (const char *at = qn_text_string(&list->archs); *at;) {
-        size_t word = strcspn(at, ",");
-        if (word == length && !strncmp(at, arch, length)) return;
-        at += word + (at[word] == ',');
-    }
-    qn_text_putf(&list->archs, "%s%s", list->archs.length ? "," : "", arch);
+    command_archs *archs = &item->archs;
+    for (size_t i = 0; i < archs->count; i++)
+        if (archs->item[i] == arch) return;
+    if (archs->count < COMMAND_MAX_ARCHS) archs->item[archs->count++] = arch;
+}
+
+void spec_list_add_arch(spec_list *list, size_t first, const qn_arch *arch)
+{
+    for (size_t i = first; i < list->count; i++) add_arch(&list->item[i], arch);
 }
 
 static bool is_same(const spec_item *a, const spec_item *b)
 {
-    return !strcmp(a->text, b->text) && !strcmp(a->range, b->range);
+    return !strcmp(a->text, b->text) && !strcmp(a->range, b->range) && !a->archs.count == !b->archs.count;
 }
 
 // Places of kept items by their hash, so that a long list takes no square of its time. 0: free, else the item's place + 1.
@@ -71,9 +73,11 @@ quern_status spec_list_unite(spec_list *list)
     size_t *places = calloc(room, sizeof *places);
     if (!places) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory");
     for (size_t i = 0; i < list->count; i++) {
-        size_t *place = find_place(list, places, room - 1, &list->item[i]);
+        const spec_item *item = &list->item[i];
+        size_t *place = find_place(list, places, room - 1, item);
+        for (size_t k = 0; *place && k < item->archs.count; k++) add_arch(&list->item[*place - 1], item->archs.item[k]);
         if (*place) continue;
-        list->item[kept++] = list->item[i];
+        list->item[kept++] = *item;
         *place = kept;
     }
     free(places);
@@ -321,7 +325,6 @@ quern_status spec_list_read_json(const char *file, cJSON **document)
 void spec_list_fini(spec_list *list)
 {
     free(list->item);
-    qn_text_fini(&list->archs);
     qn_text_fini(&list->notes);
     *list = (spec_list)SPEC_LIST_INIT;
 }

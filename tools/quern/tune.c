@@ -178,6 +178,7 @@ static quern_status unite_specs(spec_list *specs)
     for (size_t i = 0; i < specs->count; i++) {
         narrowed += specs->item[i].narrowed != 0;
         specs->item[i].narrowed = 0, *specs->item[i].range = 0;
+        specs->item[i].archs.count = 0; // the device says for what
     }
     if (narrowed)
         command_note(

@@ -121,8 +121,8 @@ static const table_column columns[] = {
     {NULL, "arch", TABLE_TEXT, 0},
 };
 
-// What the library itself would choose for a problem on its device, as text; false: the row is of a family, a range or an architecture
-// that is not known here.
+// What the library itself would choose for a problem on its device, as text; false: the row is of a family, a range or an
+// architecture that is not known here.
 static bool own_choice(const qn_tune_row *row, qn_text *config)
 {
     quern_any_spec spec;

@@ -135,6 +135,7 @@ static quern_status judge(quern_status winners, int64_t now, tune_shown *shown)
     bool is_winner = !strcmp(shown->row->status, QN_TUNE_BEST);
     qn_message_save(&mark); // of two winners, if there are
     quern_status status = qn_tune_usable(shown->row, now);
+    if (status == QUERN_OUT_OF_MEMORY) return status;
     if (status == QUERN_OK && (!is_winner || winners == QUERN_OK)) return QUERN_OK;
     if (status == QUERN_OK) qn_message_restore(&mark);
     snprintf(text, sizeof text, "%s", quern_message());

@@ -37,8 +37,9 @@ static const char text[] =
     "Compiles every kernel of each spec for each architecture and keeps it in the database. Needs\n"
     "neither GPU nor driver. @FILE has one spec a line, perhaps with ranges of sizes ([rows 1..64]);\n"
     "# begins a comment; a name in .json is a manifest {\"specs\": [...], \"arch\": [...], \"sizes\":\n"
-    "{\"rows\": [1, 64]}}; a log of $QUERN_LOG is a list too. --arch and sizes given here win over\n"
-    "the lists'. --from reads a model's config.json (Llama, Qwen, DeepSeek, Gemma). --shard i/n takes\n"
+    "{\"rows\": [1, 64]}}; a log of $QUERN_LOG is a list too. Their architectures are for their own specs;\n"
+    "a spec that has none is for the GPUs present. --arch and sizes given here win over all of them.\n"
+    "--from reads a model's config.json (Llama, Qwen, DeepSeek, Gemma). --shard i/n takes\n"
     "every n-th of the (spec, architecture) pairs, from the i-th on (0 <= i < n): n machines share\n"
     "the work, and 'quern cache import' merges their databases. Ctrl-C ends it, keeps what was compiled\n"
     "and says what was not.\n";
@@ -267,16 +268,21 @@ static quern_status check_keeps(const char *db)
     return status;
 }
 
-static quern_status make_jobs(const spec_list *list, const command_archs *archs, const char *shard, work *w)
+// The (spec, architecture) pairs of a part, in the list's order.
+static quern_status make_jobs(const spec_list *list, const char *shard, work *w)
 {
     int64_t index, of;
+    size_t pairs = 0, pair = 0;
     if (!parse_shard(shard, &index, &of))
         return qn_fail(QUERN_BAD_VALUE, "--shard %s: i/n with 0 <= i < n is needed", shard);
-    w->jobs = calloc(list->count * archs->count + 1, sizeof *w->jobs);
+    for (size_t i = 0; i < list->count; i++) pairs += list->item[i].archs.count;
+    w->jobs = calloc(pairs + 1, sizeof *w->jobs);
     if (!w->jobs) return qn_fail(QUERN_OUT_OF_MEMORY, "out of memory");
-    for (size_t i = 0; i < list->count * archs->count; i++) {
-        if ((int64_t)(i % (size_t)of) != index) continue;
-        w->jobs[w->count++] = (job){.spec = &list->item[i / archs->count], .arch = archs->item[i % archs->count]};
+    for (size_t i = 0; i < list->count; i++) {
+        const command_archs *archs = &list->item[i].archs;
+        for (size_t k = 0; k < archs->count; k++, pair++)
+            if ((int64_t)(pair % (size_t)of) == index)
+                w->jobs[w->count++] = (job){.spec = &list->item[i], .arch = archs->item[k]};
     }
     return QUERN_OK;
 }
@@ -313,24 +319,24 @@ static void list_spec(const spec_item *item, const qn_text *archs, table *t, boo
                archs->length ? "  # " : "", qn_text_string(archs));
 }
 
-// Without architectures, no job is known: then every spec is one.
-static void list_jobs(const spec_list *list, const work *w, bool has_archs, table *t, bool json)
+// A spec without architectures has no job and is printed all the same.
+static void list_jobs(const spec_list *list, const work *w, table *t, bool json)
 {
     for (size_t i = 0, at = 0; i < list->count; i++) {
         qn_text archs = QN_TEXT_INIT;
         for (; at < w->count && w->jobs[at].spec == &list->item[i]; at++)
             qn_text_putf(&archs, "%s%s", archs.length ? "," : "", w->jobs[at].arch->name);
-        if (archs.length || !has_archs) list_spec(&list->item[i], &archs, t, json);
+        if (archs.length || !list->item[i].archs.count) list_spec(&list->item[i], &archs, t, json);
         qn_text_fini(&archs);
     }
 }
 
-static int print_list(const spec_list *list, const work *w, bool has_archs, bool json)
+static int print_list(const spec_list *list, const work *w, bool json)
 {
     static const table_column columns[] = {
         {NULL, "spec", TABLE_TEXT, 0}, {NULL, "sizes", TABLE_TEXT, 0}, {NULL, "arch", TABLE_TEXT, 0}};
     table *t = table_create(columns, QN_COUNT(columns));
-    list_jobs(list, w, has_archs, t, json);
+    list_jobs(list, w, t, json);
     if (json) {
         cJSON *document = cJSON_CreateObject();
         cJSON_AddItemToObject(document, "specs", table_json(t));
@@ -348,20 +354,17 @@ typedef struct choice {
     bool only_list;
 } choice;
 
-static int warm_list(command_settings *settings, const spec_list *list, const choice *c)
+static int warm_list(command_settings *settings, spec_list *list, const choice *c)
 {
-    command_archs archs = {.count = 0};
     work w = {0};
     int exit_status;
-    const char *wanted = c->arch ? c->arch : list->archs.length ? qn_text_string(&list->archs) : NULL;
     // A list alone needs no architecture; a part of the (spec, architecture) pairs does.
-    bool has_archs = wanted || c->shard || !c->only_list;
-    if (has_archs && !command_choose_archs(wanted, &archs, &exit_status)) return exit_status;
-    quern_status status = make_jobs(list, &archs, c->shard, &w);
+    if (!warm_list_choose(list, c->arch, c->shard || !c->only_list, &exit_status)) return exit_status;
+    quern_status status = make_jobs(list, c->shard, &w);
     if (status != QUERN_OK)
         exit_status = command_status(status);
     else if (c->only_list)
-        exit_status = print_list(list, &w, has_archs, settings->json);
+        exit_status = print_list(list, &w, settings->json);
     else
         exit_status = run_work(settings, &w, c->threads);
     for (size_t i = 0; i < w.count; i++) free(w.jobs[i].message);

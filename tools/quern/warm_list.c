@@ -71,6 +71,37 @@ quern_status warm_list_read(const warm_sources *from, int argc, char **argv, spe
     QN_TRY(read_list(from, argc, argv, list));
     QN_TRY(check_not_empty(from, argc, argv, list));
     QN_TRY(narrow_list(&from->sizes, list));
-    QN_TRY(spec_list_unite(list)); // entries that are the same, some only now
     return check_sizes(list);
+}
+
+// What a manifest or a log says is for its own specs. Beside one, the others' architectures are said, not to be overlooked.
+static void note_without_archs(const spec_list *list)
+{
+    size_t count = 0, first = 0;
+    for (size_t i = list->count; i-- > 0;)
+        if (!list->item[i].archs.count) count++, first = i;
+    if (count && count < list->count)
+        command_note("%zu of %zu specs have no architectures from a manifest or log (the first: '%s'): they are for "
+                     "the GPUs present; --arch is for every spec",
+                     count, list->count, list->item[first].text);
+}
+
+static bool all_have_archs(const spec_list *list)
+{
+    size_t i = 0;
+    while (i < list->count && list->item[i].archs.count) i++;
+    return list->count && i == list->count;
+}
+
+bool warm_list_choose(spec_list *list, const char *arch, bool has_archs, int *exit_status)
+{
+    command_archs archs = {.count = 0};
+    if (!arch && has_archs) note_without_archs(list);
+    if (arch || (has_archs && !all_have_archs(list)))
+        if (!command_choose_archs(arch, &archs, exit_status)) return false;
+    for (size_t i = 0; i < list->count; i++)
+        if (arch || !list->item[i].archs.count) list->item[i].archs = archs;
+    quern_status status = spec_list_unite(list); // entries that are the same, some only now
+    if (status != QUERN_OK) *exit_status = command_status(status);
+    return status == QUERN_OK;
 }
