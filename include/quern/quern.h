@@ -460,7 +460,7 @@ typedef struct quern_gate_spec {
     int64_t n_group;    /* divides E. Default 1 */
     int64_t topk_group; /* 1 … n_group. Default 1 */
     int renormalize;    /* default 1 */
-    double scale;       /* default 1; finite in f32. Kernels do not depend on it */
+    double scale;       /* default 1; finite in f32, to which it is rounded. Kernels do not depend on it */
     quern_dtype index;  /* of ids: QUERN_I32 (default), QUERN_I64 */
     int given_ids;      /* 1: given_ids[N, K] is given and ids is not written */
 } quern_gate_spec;

@@ -306,6 +306,15 @@ static bool stream_fits(const spec_t *s, const qn_arch *arch, const qn_config *c
            c->value[CTAS] * c->value[BLOCK] <= arch->max_threads_sm;
 }
 
+// With a token's rank to count among 16-bit logits, two CTAs of 512 have too few registers for four vectors on their way: those
+// of a row's shares but on sm_90, those of a row before sm_90.
+static void spare_registers(const spec_t *s, const qn_arch *arch, qn_config *c)
+{
+    const bool few = s->token && element_bytes(s) == 2 && c->value[BLOCK] == 512 && c->value[CTAS] == 2;
+    const bool spills = c->value[PLAN] == PLAN_SPLIT ? arch->cc != 90 : arch->cc < 90;
+    if (few && spills && c->value[UNROLL] == 4) c->value[UNROLL] = 2;
+}
+
 static int choice_below(enum knob knob, int value)
 {
     int below = knobs[knob].choices[0];
@@ -436,6 +445,7 @@ static bool choose_split(const spec_t *s, const qn_arch *arch, int64_t rows, qn_
     c->value[PLAN] = PLAN_SPLIT;
     c->value[SHARES] = shares;
     choose_stream(s, arch, fewest_streamed(s, c) >= 2048 ? 512 : 256, 2, c);
+    spare_registers(s, arch, c);
     return true;
 }
 
@@ -633,6 +643,7 @@ static void choose_rows(const spec_t *s, const qn_arch *arch, size_t bucket, qn_
     else
         choose_stream(s, arch, block_for(s, 512), 2, c);
     c->value[UNROLL] = stream_unroll(s, arch, bucket, c);
+    spare_registers(s, arch, c);
 }
 
 // Clusters where they fit, else shares where rows are few or very long, else a CTA a row. batch_invariant: one

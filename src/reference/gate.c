@@ -117,17 +117,18 @@ static float contribution(const token *t, int64_t e)
 static void write_weights(const token *t, const int64_t *ids, float *weights)
 {
     const quern_gate_spec *spec = t->spec;
+    const double scale = (float)spec->scale; // what a launch is given
     double sum = 0;
     for (int64_t k = 0; k < spec->K; k++)
         if (ids[k] >= 0) sum += contribution(t, ids[k]);
     for (int64_t k = 0; k < spec->K; k++) {
         double a = ids[k] >= 0 ? contribution(t, ids[k]) : NAN;
         if (!spec->renormalize)
-            weights[k] = (float)(a * spec->scale);
+            weights[k] = (float)(a * scale);
         else if (sum <= 0)
             weights[k] = isnan(a) ? NAN : 0.0f;
         else
-            weights[k] = (float)(a / sum * spec->scale);
+            weights[k] = (float)(a / sum * scale);
     }
 }
 

@@ -267,12 +267,13 @@ static void judge_weights(const token *t, tally *found)
         sum += a;
         sum_error += activation_ulps * ulp(a);
     }
+    const double scale = (float)spec->scale; // what a launch is given
     for (int64_t k = 0; k < spec->K; k++) {
-        double a = contribution(t, k), want = a * spec->scale, relative = 0x1p-23, error = activation_ulps * ulp(a);
-        double absolute = error * fabs(spec->scale);
+        double a = contribution(t, k), want = a * scale, relative = 0x1p-23, error = activation_ulps * ulp(a);
+        double absolute = error * fabs(scale);
         if (spec->renormalize) {
-            want = sum <= 0 ? (isnan(a) ? NAN : 0.0) : a / sum * spec->scale;
-            absolute = sum > 0 ? ((error + fabs(a) / sum * sum_error) / sum + 0x1p-150) * fabs(spec->scale) : 0.0;
+            want = sum <= 0 ? (isnan(a) ? NAN : 0.0) : a / sum * scale;
+            absolute = sum > 0 ? ((error + fabs(a) / sum * sum_error) / sum + 0x1p-150) * fabs(scale) : 0.0;
             relative = (double)(spec->K + 4) * 0x1p-24;
         }
         if (!near(t->weight[k], want, absolute + relative * fabs(want) + 0x1p-149))

@@ -77,6 +77,10 @@ static void activations_follow_their_formulas_down_to_subnormals(void **state)
     r = route("gate E=8 K=8 in=f32 renormalize=0 given_ids=1 act=softmax scale=3", x, NULL, all);
     expect_weight(r.weights[7], 3);
     expect_weight(r.weights[3], 3 * exp(-80));
+    r = route("gate E=8 K=8 in=f32 renormalize=0 given_ids=1 act=softmax scale=1e-45", x, NULL, all);
+    assert_true(r.weights[7] == 0x1p-149f); // a launch has the scale as f32
+    r = route("gate E=8 K=8 in=f32 renormalize=0 given_ids=1 act=softmax scale=1.05e-44", x, NULL, all);
+    assert_true(r.weights[7] == 7 * 0x1p-149f);
 }
 
 static void what_rounds_to_the_same_f32_is_a_tie(void **state)
