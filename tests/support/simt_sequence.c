@@ -157,7 +157,7 @@ static void take_output(const laid *l, qn_text *report)
 static bool lay(const sequence *s, launched *l, const qn_tensor *tensor, void *host, uint64_t lies, size_t step)
 {
     laid *t = &l->tensor[l->count++];
-    char name[28];
+    char name[96];
     *t = (laid){
         .tensor = tensor, .host = host, .element = qn_dtype_bytes(qn_tensor_dtype(s->f->family, s->spec, tensor))};
     strides_of(s, family_args(s->f, l->data), t);
